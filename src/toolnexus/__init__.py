@@ -1,0 +1,78 @@
+"""toolnexus: agents on any LLM, with a conversation memory that can be trusted.
+
+Every name here is loaded on first use, so that importing the package costs next to nothing. `__init__.pyi` says the
+same to type checkers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "client": ("Client", "Conversation", "create_client"),
+    "clock": ("Clock",),
+    "errors": (
+        "ConfigurationError",
+        "ConnectionFailed",
+        "ConversationBusy",
+        "ConversationConflict",
+        "CorruptConversation",
+        "HookFailed",
+        "IncompleteReply",
+        "InvalidConversationId",
+        "InvalidReply",
+        "InvalidTranscript",
+        "MissingExtra",
+        "MissingKey",
+        "NoModelConfigured",
+        "ProviderError",
+        "ReaderGone",
+        "RunTimeout",
+        "StoreError",
+        "ToolnexusError",
+    ),
+    "events": (
+        "CallRecord",
+        "Event",
+        "Finished",
+        "ReasoningDelta",
+        "Retrying",
+        "RunResult",
+        "Step",
+        "StepFinished",
+        "TextDelta",
+        "ToolFinished",
+        "ToolProgress",
+        "ToolStarted",
+        "Usage",
+    ),
+    "hooks": ("AfterLLM", "AfterTool", "BeforeLLM", "BeforeTool", "Deny", "Hooks", "LLMOverride", "ToolOverride"),
+    "in_process": ("create_in_process_client",),
+    "messages": ("Message",),
+    "sources.native": ("define_tool", "tool"),
+    "stores": ("ConversationStore",),
+    "stores.memory": ("InMemoryConversationStore",),
+    "stores.sqlite": ("SQLiteStore",),
+    "toolkit": ("Toolkit", "create_toolkit"),
+    "tools": ("Tool", "ToolContext", "ToolResult"),
+    "transport": ("Limits", "Transport"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *_HOME]  # pyright: ignore[reportUnsupportedDunderAll] - __init__.pyi spells it out for checkers
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'toolnexus' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f"toolnexus.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

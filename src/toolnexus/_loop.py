@@ -1,0 +1,170 @@
+"""The only loop: steps until an answer. It knows no provider, no store and no HTTP."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolnexus._batch import Place, ToolBatch
+from toolnexus.dialects import Reply, Request
+from toolnexus.errors import HookFailed, ToolnexusError
+from toolnexus.events import Finished, StepFinished, TextDelta
+from toolnexus.hooks import AfterLLM, BeforeLLM, Hooks
+from toolnexus.messages import copy_messages
+
+if TYPE_CHECKING:
+    from toolnexus._model import Model
+    from toolnexus._tally import Tally
+    from toolnexus.events import Event
+    from toolnexus.messages import ToolMessage
+    from toolnexus.tools import Tool, ToolCall
+
+_log = logging.getLogger("toolnexus")
+
+
+class Journal(Protocol):
+    """Keeps what happens where it happens, whether or not anybody reads the events."""
+
+    async def reply(self, reply: Reply) -> None:
+        """The model replied with calls; none of them has started."""
+        ...
+
+    def starting(self, call: ToolCall, tool: Tool) -> None:
+        """A call is about to run."""
+        ...
+
+    async def result(self, message: ToolMessage) -> None:
+        """A call ended. Awaited inside the call's own task."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What one run works with. `deadline` is in seconds on `time.monotonic()`; None: no bound."""
+
+    model: Model
+    model_id: str
+    system: str
+    tools: tuple[Tool, ...]
+    hooks: tuple[Hooks, ...]
+    params: Mapping[str, Any]
+    stream: bool
+    max_steps: int
+    max_tokens: int | None
+    max_output: int
+    concurrency: int
+    deadline: float | None
+    turn_id: str
+    conversation_id: str | None
+
+
+async def steps(run: Run, tally: Tally, journal: Journal) -> AsyncGenerator[Event, None]:
+    """Drive the transcript of `tally` until the model is done. A run that ends well ends with `Finished`.
+
+    Raises:
+        ToolnexusError: With `.partial`, when the model had said anything.
+    """
+    try:
+        for step in range(run.max_steps):
+            request = await _before(run, tally, step)
+            reply: Reply | None = None
+            parts = run.model.reply(request, deadline=run.deadline)
+            try:
+                async for part in parts:
+                    if isinstance(part, Reply):
+                        reply = part
+                        continue
+                    for event in part:
+                        if type(event) is TextDelta:
+                            tally.show(event.text)
+                        yield event
+            finally:
+                await parts.aclose()
+            assert reply is not None, "a model's parts end with its reply"
+            tally.reply(reply)
+            await _after(run, reply, step)
+            yield StepFinished(usage=reply.usage, finish_reason=reply.finish_reason, model=reply.model)
+            if reply.calls:
+                await journal.reply(reply)
+                batch = ToolBatch(reply.calls, {tool.name: tool for tool in request.tools}, _place(run, step), journal)
+                try:
+                    async for event in batch:
+                        yield event
+                finally:
+                    await batch.aclose()
+                    tally.settle(batch.records, batch.messages)
+            elif not reply.continues:
+                cut = reply.finish_reason == "length"
+                yield Finished(result=tally.result("incomplete", "max_tokens") if cut else tally.result("done"))
+                return
+        yield Finished(result=tally.result("incomplete", "max_steps"))
+    except ToolnexusError as error:
+        if error.partial is None and tally.started:
+            error.partial = tally.result("failed")
+        raise
+
+
+def _place(run: Run, step: int) -> Place:
+    return Place(
+        turn_id=run.turn_id,
+        conversation_id=run.conversation_id,
+        step=step,
+        deadline=run.deadline,
+        hooks=run.hooks,
+        max_output=run.max_output,
+        concurrency=run.concurrency,
+    )
+
+
+async def _before(run: Run, tally: Tally, step: int) -> Request:
+    """The request of the next step, as the hooks leave it."""
+    request = Request(
+        model=run.model_id,
+        messages=tally.transcript,
+        system=run.system,
+        tools=run.tools,
+        max_tokens=run.max_tokens,
+        stream=run.stream,
+        params=run.params,
+    )
+    for hooks in run.hooks:
+        if hooks.before_llm is None:
+            continue
+        event = BeforeLLM(
+            messages=copy_messages(request.messages), tools=tuple(request.tools), model=request.model, step=step
+        )
+        try:
+            override = hooks.before_llm(event)
+            if inspect.isawaitable(override):
+                override = await override
+        except ToolnexusError:
+            raise
+        except Exception as error:
+            raise HookFailed(f"before_llm raised {type(error).__name__}, so nothing was sent.") from error
+        if override is not None:
+            request = replace(
+                request,
+                messages=_given(override.messages, request.messages),
+                tools=tuple(_given(override.tools, request.tools)),
+                model=override.model or request.model,
+            )
+    return request
+
+
+def _given(value: Sequence[Any] | None, otherwise: Sequence[Any]) -> Sequence[Any]:
+    return otherwise if value is None else value
+
+
+async def _after(run: Run, reply: Reply, step: int) -> None:
+    for hooks in run.hooks:
+        if hooks.after_llm is None:
+            continue
+        try:
+            answer = hooks.after_llm(AfterLLM(reply=reply, step=step))
+            if inspect.isawaitable(answer):
+                await answer
+        except Exception as error:  # noqa: BLE001 - watchers must not end the run
+            _log.warning("after_llm failed; the run goes on", exc_info=error)

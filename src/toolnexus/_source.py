@@ -1,0 +1,102 @@
+"""Where a client's models come from."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolnexus.dialects import DIALECTS, dialect
+
+if TYPE_CHECKING:
+    from toolnexus._endpoint import Endpoint
+    from toolnexus._model import Model
+    from toolnexus.clock import Clock
+    from toolnexus.transport import Limits, Transport
+
+
+class ModelSource(Protocol):
+    """Makes the model of each run.
+
+    Attributes:
+        name: The model id that is asked when a call names none.
+    """
+
+    name: str
+
+    async def prepare(self) -> None:
+        """Load what is heavy, off the event loop. Called before each turn; cheap after the first."""
+        ...
+
+    def model(self) -> Model:
+        """A line to the model for one run."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+async def load(*modules: str) -> None:
+    """Import modules in a worker thread, so that a first use does not stop the event loop."""
+    missing = [name for name in modules if name not in sys.modules]
+    if missing:
+        await asyncio.to_thread(lambda: [importlib.import_module(name) for name in missing])
+
+
+class HTTPSource:
+    """Models behind one endpoint, over one transport."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        transport: Transport | None,
+        limits: Limits,
+        retries: int,
+        max_retry_wait: float,
+        clock: Clock,
+        body_transform: Callable[[dict[str, Any]], Mapping[str, Any] | None] | None,
+    ) -> None:
+        self.name = endpoint.model
+        self._endpoint = endpoint
+        self._given = transport
+        self._limits = limits
+        self._retries = retries
+        self._max_retry_wait = max_retry_wait
+        self._clock = clock
+        self._body_transform = body_transform
+        self._make: Callable[[], Model] | None = None
+        self._opened: Transport | None = None
+
+    async def prepare(self) -> None:
+        if self._make is not None:
+            return
+        await load("toolnexus._model", "toolnexus.transport.http", DIALECTS[self._endpoint.target.style][0])
+        from toolnexus._model import HTTPModel, Learned
+        from toolnexus.transport.http import HTTPTransport
+
+        if self._given is None and self._opened is None:
+            self._opened = HTTPTransport()
+        self._make = functools.partial(
+            HTTPModel,
+            self._endpoint,
+            dialect(self._endpoint.target.style),
+            self._given or self._opened,
+            limits=self._limits,
+            retries=self._retries,
+            max_retry_wait=self._max_retry_wait,
+            clock=self._clock,
+            body_transform=self._body_transform,
+            learned=Learned(),
+        )
+
+    def model(self) -> Model:
+        assert self._make is not None, "prepare() comes first"
+        return self._make()
+
+    async def aclose(self) -> None:
+        """Close the transport, unless it was given: then it is its owner's."""
+        if self._opened is not None:
+            await self._opened.aclose()
