@@ -108,7 +108,13 @@ class Encoder(Protocol):
 
 
 class ReplyDecoder(Protocol):
-    """One streamed answer."""
+    """One streamed answer.
+
+    Attributes:
+        done: Whether the end mark has come: nothing that follows belongs to the answer.
+    """
+
+    done: bool
 
     def feed(self, payload: str) -> list[Delta]:
         """Take the next event's data and return what it adds for the reader.

@@ -1,0 +1,29 @@
+"""What the caller adds to a request body. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolnexus.dialects import Request
+
+_OURS = frozenset({"messages", "stream"})
+
+
+def add(body: dict[str, Any], request: Request) -> dict[str, Any]:
+    """Merge `request.params` into `body`, last but for what is ours; its tools come after our own.
+
+    Fields that servers refuse without their counterpart go when it is not there: a client's parameters hold for all
+    of its requests, with tools and without, streamed and whole.
+    """
+    for key, value in request.params.items():
+        if key == "tools":
+            body[key] = [*body.get(key, ()), *value]
+        elif key not in _OURS:
+            body[key] = value
+    if not body.get("tools"):
+        for key in ("tools", "tool_choice", "parallel_tool_calls"):
+            body.pop(key, None)
+    if not request.stream:
+        body.pop("stream_options", None)
+    return body

@@ -1,0 +1,88 @@
+"""What every wire's answer comes to, whole or streamed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from toolnexus.dialects import Reading, Reply
+from toolnexus.messages import sendable_arguments
+from toolnexus.tools import ToolCall
+
+if TYPE_CHECKING:
+    from toolnexus.events import FinishReason, Usage
+    from toolnexus.messages import AssistantMessage, CallEntry
+
+CUT: frozenset[FinishReason] = frozenset({"length", "content_filter", "refusal"})
+"""Finish reasons of replies that may end in the middle of a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireCall:
+    """A call as the wire spelled it. The id may be empty or taken, `arguments` any text."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+def build(
+    reading: Reading,
+    *,
+    text: str,
+    reasoning: str,
+    calls: Sequence[WireCall],
+    finish: FinishReason,
+    usage: Usage | None,
+    model: object,
+    native: Any = None,
+    paused: bool = False,
+) -> Reply:
+    """Put a reply together. Calls of a reply that was cut off are dropped; `native` must not hold them either."""
+    if finish in CUT:
+        calls = ()
+    message: AssistantMessage = {"role": "assistant"}
+    if text or not calls:
+        message["content"] = text
+    run: tuple[ToolCall, ...] = ()
+    if calls:
+        finish = "tool_calls"
+        run = _distinct(calls, reading)
+        message["tool_calls"] = [_entry(call) for call in run]
+    message["origin"] = {"style": reading.target.style, "model": reading.model, "host": reading.target.host}
+    if native:
+        message["native"] = native
+    return Reply(
+        message=message,
+        text=text,
+        reasoning=reasoning,
+        calls=run,
+        finish_reason=finish,
+        usage=usage,
+        model=model if isinstance(model, str) and model else reading.model,
+        continues=paused and not run,
+    )
+
+
+def _distinct(calls: Sequence[WireCall], reading: Reading) -> tuple[ToolCall, ...]:
+    """The calls under the tools' own names and with an id each."""
+    taken = {call.id for call in calls}
+    used: set[str] = {""}
+    run: list[ToolCall] = []
+    for position, call in enumerate(calls):
+        call_id = call.id
+        if call_id in used:
+            stem = f"{call_id or 'call'}_{position}"
+            call_id = stem
+            while call_id in taken or call_id in used:
+                call_id += "_"
+        used.add(call_id)
+        name = reading.names.get(call.name, call.name)
+        run.append(ToolCall(id=call_id, name=name, arguments=call.arguments))
+    return tuple(run)
+
+
+def _entry(call: ToolCall) -> CallEntry:
+    function = {"name": call.name, "arguments": sendable_arguments(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}  # pyright: ignore[reportReturnType]
