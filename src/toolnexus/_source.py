@@ -77,13 +77,14 @@ class HTTPSource:
         from toolnexus._model import HTTPModel, Learned
         from toolnexus.transport.http import HTTPTransport
 
-        if self._given is None and self._opened is None:
-            self._opened = HTTPTransport()
+        transport = self._given
+        if transport is None:
+            transport = self._opened = self._opened or HTTPTransport()
         self._make = functools.partial(
             HTTPModel,
             self._endpoint,
             dialect(self._endpoint.target.style),
-            self._given or self._opened,
+            transport,
             limits=self._limits,
             retries=self._retries,
             max_retry_wait=self._max_retry_wait,

@@ -40,8 +40,9 @@ async def within(deadline: float | None, awaitable: Awaitable[_T]) -> _T:
     """
     if deadline is None:
         return await awaitable
+    scope = asyncio.timeout_at(deadline)
     try:
-        async with asyncio.timeout_at(deadline) as scope:
+        async with scope:
             return await awaitable
     except TimeoutError as error:
         if not scope.expired():

@@ -1,0 +1,161 @@
+"""The provider table: data, no code. A row says how a provider is reached and in what it differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A row of the table.
+
+    Attributes:
+        name: What stands before the colon in `name:model`. Empty: the row of unknown hosts.
+        base_url: Where it lives. A `{field}` in it is filled from the variable that `url_fields` names; one that is
+            not named there has to come from `base_url_variable` or from the caller.
+        style_urls: Base URLs of the styles that live elsewhere.
+        url_fields: Field of `base_url` to environment variable.
+        styles: The wire styles that it speaks, best first. Some of them may not be built yet.
+        keys: Environment variables of the API key; the first that is set wins.
+        base_url_variable: Environment variable that overrides the base URL. None: there is none.
+        auth: How a key is sent: `bearer` (`Authorization: Bearer KEY`), `x-api-key` or `api-key`.
+        bearer_keys: Variables of `keys` whose value goes as a bearer token whatever `auth` says.
+        key_required: Whether it is an error to have no key.
+        headers: Headers sent with every request, names in lower case.
+        header_variables: Further headers: name in lower case to the environment variable of its value.
+        max_tokens_field: What the `openai` style calls the token limit.
+        default_max_tokens: Sent when the caller gives none, for wires that require a limit. None: nothing is sent.
+        call_id_form: Regular expression of the tool call ids that it accepts. None: any.
+        refuses_reasoning: It refuses messages that carry the reasoning it sent.
+        local: It runs on the user's machine.
+        note: Said with an error 400, to help.
+    """
+
+    name: str = ""
+    base_url: str = ""
+    style_urls: Mapping[str, str] = field(default_factory=dict[str, str])
+    url_fields: Mapping[str, str] = field(default_factory=dict[str, str])
+    styles: tuple[str, ...] = ("openai",)
+    keys: tuple[str, ...] = ()
+    base_url_variable: str | None = None
+    auth: Literal["bearer", "x-api-key", "api-key"] = "bearer"
+    bearer_keys: tuple[str, ...] = ()
+    key_required: bool = True
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    header_variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    max_tokens_field: str = "max_tokens"
+    default_max_tokens: int | None = None
+    call_id_form: str | None = None
+    refuses_reasoning: bool = False
+    local: bool = False
+    note: str = ""
+
+
+UNKNOWN = Provider(key_required=False)
+"""The row of hosts that have none."""
+
+_ROWS = (
+    Provider(
+        name="openai",
+        base_url="https://api.openai.com/v1",
+        styles=("responses", "openai"),
+        keys=("OPENAI_API_KEY",),
+        base_url_variable="OPENAI_BASE_URL",
+        header_variables={"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"},
+        max_tokens_field="max_completion_tokens",
+    ),
+    Provider(
+        name="anthropic",
+        base_url="https://api.anthropic.com",
+        styles=("anthropic",),
+        keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        base_url_variable="ANTHROPIC_BASE_URL",
+        auth="x-api-key",
+        bearer_keys=("ANTHROPIC_AUTH_TOKEN",),
+        # Newer versions refuse temperature, top_p and top_k. Choose one with headers={"anthropic-version": …}.
+        headers={"anthropic-version": "2023-06-01"},
+        default_max_tokens=8192,
+    ),
+    Provider(
+        name="gemini",
+        base_url="https://generativelanguage.googleapis.com/v1beta",
+        style_urls={"openai": "https://generativelanguage.googleapis.com/v1beta/openai"},
+        styles=("gemini", "openai"),
+        keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    ),
+    Provider(name="openrouter", base_url="https://openrouter.ai/api/v1", keys=("OPENROUTER_API_KEY",)),
+    Provider(name="groq", base_url="https://api.groq.com/openai/v1", keys=("GROQ_API_KEY",), refuses_reasoning=True),
+    Provider(
+        name="mistral", base_url="https://api.mistral.ai/v1", keys=("MISTRAL_API_KEY",), call_id_form="[A-Za-z0-9]{9}"
+    ),
+    Provider(name="deepseek", base_url="https://api.deepseek.com", keys=("DEEPSEEK_API_KEY",)),
+    Provider(name="xai", base_url="https://api.x.ai/v1", styles=("responses", "openai"), keys=("XAI_API_KEY",)),
+    Provider(name="together", base_url="https://api.together.ai/v1", keys=("TOGETHER_API_KEY",)),
+    Provider(name="fireworks", base_url="https://api.fireworks.ai/inference/v1", keys=("FIREWORKS_API_KEY",)),
+    Provider(
+        name="azure",
+        base_url="https://{resource}.openai.azure.com/openai/v1",
+        styles=("responses", "openai"),
+        keys=("AZURE_OPENAI_API_KEY",),
+        base_url_variable="AZURE_OPENAI_ENDPOINT",
+        auth="api-key",
+    ),
+    Provider(
+        name="bedrock",
+        base_url="https://bedrock-runtime.{region}.amazonaws.com/openai/v1",
+        url_fields={"region": "AWS_REGION"},
+        styles=("responses", "openai"),
+        keys=("AWS_BEARER_TOKEN_BEDROCK",),
+    ),
+    Provider(name="cerebras", base_url="https://api.cerebras.ai/v1", keys=("CEREBRAS_API_KEY",)),
+    Provider(name="perplexity", base_url="https://api.perplexity.ai", keys=("PERPLEXITY_API_KEY",)),
+    Provider(name="moonshot", base_url="https://api.moonshot.ai/v1", keys=("MOONSHOTAI_API_KEY", "MOONSHOT_API_KEY")),
+    Provider(name="zai", base_url="https://api.z.ai/api/paas/v4", keys=("ZAI_API_KEY",)),
+    Provider(
+        name="alibaba",
+        base_url="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        keys=("ALIBABA_API_KEY", "DASHSCOPE_API_KEY"),
+    ),
+    Provider(name="deepinfra", base_url="https://api.deepinfra.com/v1/openai", keys=("DEEPINFRA_API_KEY",)),
+    Provider(name="huggingface", base_url="https://router.huggingface.co/v1", keys=("HF_TOKEN",)),
+    Provider(name="sambanova", base_url="https://api.sambanova.ai/v1", keys=("SAMBANOVA_API_KEY",)),
+    Provider(name="nebius", base_url="https://api.studio.nebius.com/v1", keys=("NEBIUS_API_KEY",)),
+    Provider(
+        name="ollama",
+        base_url="http://localhost:11434/v1",
+        styles=("openai", "responses", "anthropic"),
+        keys=("OLLAMA_API_KEY",),
+        base_url_variable="OLLAMA_HOST",
+        key_required=False,
+        local=True,
+    ),
+    Provider(
+        name="lmstudio",
+        base_url="http://localhost:1234/v1",
+        styles=("openai", "responses", "anthropic"),
+        key_required=False,
+        local=True,
+    ),
+    Provider(
+        name="llamacpp",
+        base_url="http://localhost:8080/v1",
+        styles=("openai", "anthropic"),
+        keys=("LLAMA_API_KEY",),
+        key_required=False,
+        local=True,
+    ),
+    Provider(
+        name="vllm",
+        base_url="http://localhost:8000/v1",
+        styles=("openai", "responses"),
+        keys=("VLLM_API_KEY",),
+        key_required=False,
+        local=True,
+        note="If this is vLLM: tools need --enable-auto-tool-choice and --tool-call-parser on the server.",
+    ),
+)
+
+PROVIDERS: dict[str, Provider] = {row.name: row for row in _ROWS}
+"""The rows by name. Add your own to make `name:model` know it."""
