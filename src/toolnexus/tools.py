@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -13,11 +13,39 @@ if TYPE_CHECKING:
 
 JSONObject: TypeAlias = dict[str, Any]
 
-_NO_ARGUMENTS: Mapping[str, Any] = MappingProxyType({"type": "object", "properties": MappingProxyType({})})
+
+def _no_arguments() -> JSONObject:
+    return {"type": "object", "properties": {}}
 
 
 class InvalidArguments(Exception):
     """A call's arguments do not fit the tool. The model is told the text and may try again."""
+
+    @classmethod
+    def listing(cls, problems: Iterable[tuple[Sequence[str | int], str]]) -> InvalidArguments:
+        """From where and what is wrong; the first few are told, each cut."""
+        first = list(islice(problems, _PROBLEMS_TOLD + 1))
+        lines = [f"- {_place(path)}{_cut(problem)}" for path, problem in first[:_PROBLEMS_TOLD]]
+        more = ["- and more"] if len(first) > _PROBLEMS_TOLD else []
+        return cls("\n".join(["The arguments do not fit.", *lines, *more]))
+
+
+_PROBLEMS_TOLD = 5
+_MAX_PROBLEM = 200
+
+
+def _place(path: Sequence[str | int]) -> str:
+    """`["a", 0, "b"]` as `a[0].b: `; empty for the arguments as a whole."""
+    steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return f"{_cut(steps.removeprefix('.'))}: " if steps else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_PROBLEM else f"{text[:_MAX_PROBLEM]}…"
+
+
+class BrokenSchema(Exception):
+    """A schema that no arguments can be checked against, so its tool is left out. The text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +125,9 @@ class ToolContext:
 Execute: TypeAlias = Callable[[JSONObject, ToolContext], Awaitable[Any] | Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Tool:
-    """Something the model may call, from whatever source.
+    """Something the model may call, from whatever source. Two tools are the same only if they are the same object.
 
     Attributes:
         name: What the caller and the transcript call it. Wires that cannot take it get a mapped one.
@@ -119,7 +147,7 @@ class Tool:
 
     name: str
     description: str = ""
-    input_schema: Mapping[str, Any] = _NO_ARGUMENTS
+    input_schema: Mapping[str, Any] = field(default_factory=_no_arguments)
     execute: Execute
     convert: Callable[[JSONObject], JSONObject] | None = None
     source: str = "native"
