@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["pytester"]
 
-SECONDS = 120
+SECONDS = 60
 """What a coroutine test may take before it counts as hanging."""
 
 SERVICES = {"postgres": ("127.0.0.1", 5432), "redis": ("127.0.0.1", 6379)}

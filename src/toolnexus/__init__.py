@@ -11,8 +11,9 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "client": ("Client", "Conversation", "create_client"),
+    "client": ("Client", "create_client"),
     "clock": ("Clock",),
+    "conversation": ("Conversation",),
     "errors": (
         "ConfigurationError",
         "ConnectionFailed",

@@ -1,9 +1,9 @@
 from typing import Final
 
 from toolnexus.client import Client as Client
-from toolnexus.client import Conversation as Conversation
 from toolnexus.client import create_client as create_client
 from toolnexus.clock import Clock as Clock
+from toolnexus.conversation import Conversation as Conversation
 from toolnexus.errors import ConfigurationError as ConfigurationError
 from toolnexus.errors import ConnectionFailed as ConnectionFailed
 from toolnexus.errors import ConversationBusy as ConversationBusy

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import inspect
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -92,6 +91,7 @@ class ToolBatch:
                 raise StopAsyncIteration
             self._wake = self._loop.create_future()
             await within(self._place.deadline, self._wake)
+            await asyncio.sleep(0)  # what was started in this turn of the loop runs before it is told
         return self._events.popleft()
 
     async def aclose(self) -> None:
@@ -121,8 +121,6 @@ class ToolBatch:
         task = self._loop.create_task(self._run(position, call, tool, arguments))
         self._tasks[task] = alone
         task.add_done_callback(self._ended)
-        shown = call.arguments if isinstance(arguments, InvalidArguments) else arguments
-        self._emit(ToolStarted(id=call.id, name=call.name, args=shown))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
@@ -144,8 +142,10 @@ class ToolBatch:
         self, position: int, call: ToolCall, tool: Tool | None, arguments: JSONObject | InvalidArguments
     ) -> None:
         began = time.perf_counter()
+        shown = call.arguments if isinstance(arguments, InvalidArguments) else arguments
+        self._emit(ToolStarted(id=call.id, name=call.name, args=shown))
         if tool is None:
-            result = _failed(unknown_tool(call.name, self._tools))
+            result = _invoke.unknown_tool(call.name, self._tools)
         elif isinstance(arguments, InvalidArguments):
             result = _failed(str(arguments))
         else:
@@ -236,14 +236,6 @@ class ToolBatch:
             else:
                 result = answer or result
         return result
-
-
-def unknown_tool(name: str, known: Iterable[str]) -> str:
-    """What the model is told when it calls a tool that was not offered."""
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names[:10]
-    hint = f" Did you mean {', '.join(map(repr, close))}?" if close else " There are no tools."
-    return f"There is no tool named {name!r}.{hint}"
 
 
 def _failed(reason: str) -> ToolResult:

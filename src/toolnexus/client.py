@@ -2,107 +2,27 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-import logging
-import math
 import os
-import time
-import uuid
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
-from toolnexus import _turns
-from toolnexus._loop import Run
-from toolnexus._source import HTTPSource, ModelSource, load
-from toolnexus._stream import RunStream
+from toolnexus._engine import Engine, Settings, Tools, drain
+from toolnexus._source import HTTPSource, ModelSource
 from toolnexus.blocking import BlockingStream, blocking
-from toolnexus.clock import Clock, SystemClock, within
-from toolnexus.errors import ConfigurationError, InvalidConversationId
-from toolnexus.events import Event, Finished, RunResult, TextDelta
-from toolnexus.hooks import Hooks
-from toolnexus.messages import Message, Prompt, copy_messages, normalise, prompt_message, repair
+from toolnexus.clock import Clock, SystemClock
+from toolnexus.conversation import Conversation
+from toolnexus.errors import ConfigurationError
+from toolnexus.options import Options, RunOptions, TurnOptions, at_least, check_id
 from toolnexus.stores import ConversationStore
 from toolnexus.transport import Limits, Transport
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from toolnexus.toolkit import Toolkit
-    from toolnexus.tools import Tool
-
-_log = logging.getLogger("toolnexus")
-
-_MAX_ID = 512
-
-Tools: TypeAlias = "Toolkit | Iterable[Tool | Callable[..., Any]] | None"
-Sink: TypeAlias = Callable[[Event], Any]
-
-
-class RunOptions(TypedDict, total=False):
-    """What every verb takes. What is left out comes from the client."""
-
-    model: str | None
-    """Another model id at the same endpoint."""
-    max_steps: int | None
-    """Replies of the model that one run may take."""
-    max_tokens: int | None
-    """Tokens that one reply may have."""
-    timeout: float | None
-    """Seconds for the whole run, queueing and tools included."""
-
-
-class TurnOptions(RunOptions, total=False):
-    """What the verbs with a conversation take."""
-
-    busy: Literal["wait", "raise"]
-    """What to do while another turn runs on the conversation."""
-    busy_timeout: float
-    """Seconds to wait for other turns; default 600."""
-    keep_interrupted: bool
-    """Keep the prompt and what was said when the turn is interrupted, marked as such."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
-    model: str | None = None
-    max_steps: int | None = None
-    max_tokens: int | None = None
-    timeout: float | None = None
-    busy: Literal["wait", "raise"] = "wait"
-    busy_timeout: float = 600.0
-    keep_interrupted: bool = False
-
-    def __post_init__(self) -> None:
-        _at_least("max_steps", self.max_steps, 1)
-        _at_least("max_tokens", self.max_tokens, 1)
-        _at_least("timeout", self.timeout, 0)
-        _at_least("busy_timeout", self.busy_timeout, 0)
-        if self.busy not in ("wait", "raise"):
-            raise ConfigurationError(f"busy is {self.busy!r}; it can be 'wait' or 'raise'.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Settings:
-    """What a client was made with, beside its models and its store."""
-
-    system_prompt: str = ""
-    request_params: Mapping[str, Any] | None = None
-    hooks: Hooks | Sequence[Hooks] = ()
-    on_event: Sink | None = None
-    max_steps: int = 20
-    max_tokens: int | None = None
-    timeout: float | None = None
-    reader_timeout: float | None = 300.0
-    max_output: int = 64 * 1024
-    concurrency: int = 8
-
-    def __post_init__(self) -> None:
-        for name in ("max_steps", "max_tokens", "max_output", "concurrency"):
-            _at_least(name, getattr(self, name), 1)
-        for name in ("timeout", "reader_timeout"):
-            _at_least(name, getattr(self, name), 0)
+    from toolnexus._stream import RunStream
+    from toolnexus.events import Event, RunResult
+    from toolnexus.hooks import Hooks
+    from toolnexus.messages import Prompt
 
 
 class Client:
@@ -113,20 +33,16 @@ class Client:
     """
 
     def __init__(self, source: ModelSource, *, store: ConversationStore | None, **settings: Any) -> None:
-        self._source = source
-        self._settings = _Settings(**settings)
-        self._hooks = (
-            (self._settings.hooks,) if isinstance(self._settings.hooks, Hooks) else tuple(self._settings.hooks)
-        )
+        self._engine = Engine(source, Settings(**settings))
         self._store, self._owns_store = _open(store)
 
     def __repr__(self) -> str:
-        return f"<toolnexus.Client model={self._source.name!r}>"
+        return f"<toolnexus.Client model={self._engine.source.name!r}>"
 
     @property
     def model(self) -> str:
         """The model id that is asked when a call names none."""
-        return self._source.name
+        return self._engine.source.name
 
     @property
     def conversation_store(self) -> ConversationStore:
@@ -151,7 +67,7 @@ class Client:
         Raises:
             ToolnexusError: See `toolnexus.errors`; with `.partial` once the model had answered anything.
         """
-        return await _drain(self._forgotten(prompt, toolkit, history, _Options(**options), stream=False))
+        return await drain(self._engine.forgotten(prompt, toolkit, history, Options(**options), stream=False))
 
     async def ask(
         self,
@@ -174,13 +90,13 @@ class Client:
             StoreError: The conversation could not be read (nothing was sent) or saved (`.partial` is the answer).
             ToolnexusError: As for `run`.
         """
-        _check_id(id)
-        chosen, stream = _Options(**options), on_text is not None
+        check_id(id)
+        chosen, stream = Options(**options), on_text is not None
         if id is None:
-            events = self._forgotten(prompt, toolkit, None, chosen, stream=stream)
+            events = self._engine.forgotten(prompt, toolkit, None, chosen, stream=stream)
         else:
-            events = self.remembered(prompt, toolkit, self._store, id, chosen, stream=stream)
-        return await _drain(events, on_text)
+            events = self._engine.remembered(prompt, toolkit, self._store, id, chosen, stream=stream)
+        return await drain(events, on_text)
 
     def stream(
         self,
@@ -197,20 +113,20 @@ class Client:
             id: As for `ask`; not together with `history`.
             history: As for `run`.
         """
-        _check_id(id)
-        chosen = _Options(**options)
+        check_id(id)
+        chosen = Options(**options)
         if id is None:
-            events = self._forgotten(prompt, toolkit, history, chosen, stream=True)
+            events = self._engine.forgotten(prompt, toolkit, history, chosen, stream=True)
         elif history is not None or prompt is None:
             raise ConfigurationError("A conversation has its own history: give either id= and a prompt, or history=.")
         else:
-            events = self.remembered(prompt, toolkit, self._store, id, chosen, stream=True)
-        return RunStream(events, reader_timeout=self._settings.reader_timeout)
+            events = self._engine.remembered(prompt, toolkit, self._store, id, chosen, stream=True)
+        return self._engine.watched(events)
 
     def conversation(self, toolkit: Tools = None, id: str | None = None) -> Conversation:
         """A conversation as an object. Without an id it keeps its own list and touches no store."""
-        _check_id(id)
-        return Conversation(self, toolkit, id)
+        check_id(id)
+        return Conversation(self._engine, toolkit, self._store, id)
 
     run_sync = blocking(run)
     ask_sync = blocking(ask)
@@ -229,7 +145,7 @@ class Client:
 
     async def aclose(self) -> None:
         """Close the connections, and the store if the client opened it. May be called more than once."""
-        await self._source.aclose()
+        await self._engine.source.aclose()
         close = getattr(self._store, "aclose", None)
         if self._owns_store and close is not None:
             await close()
@@ -244,116 +160,6 @@ class Client:
     ) -> None:
         await self.aclose()
 
-    def _forgotten(
-        self,
-        prompt: Prompt | None,
-        toolkit: Tools,
-        history: Iterable[Mapping[str, Any]] | None,
-        options: _Options,
-        *,
-        stream: bool,
-    ) -> AsyncGenerator[Event, None]:
-        messages = repair(normalise(history))[0] if history is not None else []
-        if prompt is not None:
-            messages.append(prompt_message(prompt))
-        elif not messages or messages[-1]["role"] not in ("user", "tool"):
-            raise ConfigurationError("prompt=None needs a history that ends in a user message or in tool results.")
-        prepare = functools.partial(self._prepare, toolkit, options, None, stream=stream)
-        return _turns.forgotten(prepare, messages, self._tell)
-
-    def remembered(
-        self,
-        prompt: Prompt,
-        toolkit: Tools,
-        store: ConversationStore,
-        conversation_id: str | None,
-        options: _Options,
-        *,
-        stream: bool,
-    ) -> AsyncGenerator[Event, None]:
-        memory = _turns.Memory(
-            store=store,
-            conversation_id=conversation_id or "",
-            wait=options.busy_timeout if options.busy == "wait" else 0.0,
-            keep_interrupted=options.keep_interrupted,
-        )
-        prepare = functools.partial(self._prepare, toolkit, options, conversation_id, stream=stream)
-        return _turns.remembered(prepare, prompt_message(prompt), memory, self._tell)
-
-    async def _prepare(self, toolkit: Tools, options: _Options, conversation_id: str | None, *, stream: bool) -> Run:
-        settings = self._settings
-        timeout = settings.timeout if options.timeout is None else options.timeout
-        deadline = None if timeout is None else time.monotonic() + timeout
-        await within(deadline, self._source.prepare())
-        tools = () if toolkit is None else await within(deadline, _tools(toolkit))
-        return Run(
-            model=self._source.model(),
-            model_id=options.model or self._source.name,
-            system=settings.system_prompt,
-            tools=tools,
-            hooks=self._hooks,
-            params=settings.request_params or {},
-            stream=stream,
-            max_steps=options.max_steps or settings.max_steps,
-            max_tokens=options.max_tokens or settings.max_tokens,
-            max_output=settings.max_output,
-            concurrency=settings.concurrency,
-            deadline=deadline,
-            turn_id=uuid.uuid4().hex,
-            conversation_id=conversation_id,
-        )
-
-    def _tell(self, event: Event) -> None:
-        if self._settings.on_event is not None:
-            try:
-                self._settings.on_event(event)
-            except Exception as error:  # noqa: BLE001 - watchers must not end the run
-                _log.warning("on_event failed; the run goes on", exc_info=error)
-
-
-class Conversation:
-    """One conversation: `send` and `stream` continue it. Sends that overlap wait for each other."""
-
-    def __init__(self, client: Client, toolkit: Tools, id: str | None) -> None:
-        self._client = client
-        self._toolkit = toolkit
-        self._store: ConversationStore = _OwnList() if id is None else client.conversation_store
-        self.id = id
-
-    async def send(
-        self, prompt: Prompt, *, on_text: Callable[[str], Any] | None = None, **options: Unpack[TurnOptions]
-    ) -> RunResult:
-        """`Client.ask`, here."""
-        return await _drain(self._events(prompt, options, stream=on_text is not None), on_text)
-
-    def stream(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> RunStream:
-        """`Client.stream`, here."""
-        return RunStream(self._events(prompt, options, stream=True), reader_timeout=self._client.reader_timeout)
-
-    async def messages(self) -> list[Message]:
-        """The finished turns, as a copy."""
-        return await _turns.load(self._store, self.id or "")
-
-    async def reset(self) -> None:
-        """Forget everything said so far."""
-        await _turns.save(self._store, self.id or "", [])
-
-    def _events(self, prompt: Prompt, options: TurnOptions, *, stream: bool) -> AsyncGenerator[Event, None]:
-        return self._client.remembered(prompt, self._toolkit, self._store, self.id, _Options(**options), stream=stream)
-
-
-class _OwnList:
-    """The memory of a conversation without an id."""
-
-    def __init__(self) -> None:
-        self._messages: list[Message] = []
-
-    def get(self, id: str, /) -> list[Message]:
-        return copy_messages(self._messages)
-
-    def save(self, id: str, messages: list[Message], /) -> None:
-        self._messages = copy_messages(messages)
-
 
 def create_client(
     model: str | None = None,
@@ -367,7 +173,7 @@ def create_client(
     request_params: Mapping[str, Any] | None = None,
     body_transform: Callable[[dict[str, Any]], Mapping[str, Any] | None] | None = None,
     hooks: Hooks | Sequence[Hooks] = (),
-    on_event: Sink | None = None,
+    on_event: Callable[[Event], Any] | None = None,
     transport: Transport | None = None,
     limits: Limits | None = None,
     retries: int = 2,
@@ -411,9 +217,17 @@ def create_client(
     """
     from toolnexus._endpoint import resolve
 
-    _at_least("retries", retries, 0)
-    _at_least("max_retry_wait", max_retry_wait, 0)
-    endpoint = resolve(model, base_url=base_url, style=style, api_key=api_key, headers=headers, environ=os.environ)
+    at_least("retries", retries, 0)
+    at_least("max_retry_wait", max_retry_wait, 0)
+    endpoint = resolve(
+        model,
+        base_url=base_url,
+        style=style,
+        api_key=api_key,
+        headers=headers,
+        environ=os.environ,
+        key_required=transport is None,
+    )
     source = HTTPSource(
         endpoint,
         transport=transport,
@@ -439,39 +253,7 @@ def create_client(
     )
 
 
-async def _drain(events: AsyncGenerator[Event, None], on_text: Callable[[str], Any] | None = None) -> RunResult:
-    """Read a run to its end."""
-    result: RunResult | None = None
-    try:
-        async for event in events:
-            if isinstance(event, Finished):
-                result = event.result
-            elif on_text is not None and isinstance(event, TextDelta):
-                await _say(on_text, event.text)
-    finally:
-        await events.aclose()
-    assert result is not None, "a run ends with Finished or an error"
-    return result
-
-
-async def _say(on_text: Callable[[str], Any], text: str) -> None:
-    try:
-        answer = on_text(text)
-        if inspect.isawaitable(answer):
-            await answer
-    except Exception as error:  # noqa: BLE001 - watchers must not end the run
-        _log.warning("on_text failed; the run goes on", exc_info=error)
-
-
-async def _tools(given: Tools) -> tuple[Tool, ...]:
-    await load("toolnexus.toolkit")
-    from toolnexus.toolkit import as_toolkit
-
-    toolkit = await as_toolkit(given)
-    return toolkit.tools() if toolkit else ()
-
-
-def _open(store: ConversationStore | None) -> tuple[ConversationStore, bool]:
+def _open(store: object) -> tuple[ConversationStore, bool]:
     """The store in effect, and whether it is the client's to close."""
     if store is None:
         from toolnexus.stores.memory import InMemoryConversationStore
@@ -482,18 +264,3 @@ def _open(store: ConversationStore | None) -> tuple[ConversationStore, bool]:
     raise ConfigurationError(
         f"store is a {type(store).__name__}; a conversation store has the methods get(id) and save(id, messages)."
     )
-
-
-def _check_id(conversation_id: object) -> None:
-    if conversation_id is None:
-        return
-    if not isinstance(conversation_id, str) or not 1 <= len(conversation_id) <= _MAX_ID:
-        raise InvalidConversationId(
-            f"id is {conversation_id!r:.100}; a conversation id is a str of 1 to {_MAX_ID} characters. "
-            "Leave it out to remember nothing."
-        )
-
-
-def _at_least(name: str, value: float | None, least: float) -> None:
-    if value is not None and not (least <= value < math.inf):
-        raise ConfigurationError(f"{name} is {value!r}; it has to be a number from {least} on.")

@@ -1,0 +1,67 @@
+"""A conversation as an object, for code that has one at hand and keeps using it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING, Any, Unpack
+
+from toolnexus import _turns
+from toolnexus._engine import Engine, Tools, drain
+from toolnexus.messages import Message, Prompt, copy_messages
+from toolnexus.options import Options, TurnOptions
+
+if TYPE_CHECKING:
+    from toolnexus._stream import RunStream
+    from toolnexus.events import Event, RunResult
+    from toolnexus.stores import ConversationStore
+
+
+class Conversation:
+    """One conversation: `send` and `stream` continue it. Sends that overlap wait for each other.
+
+    Made by `Client.conversation`.
+
+    Attributes:
+        id: Its id in the client's store. None: it keeps its own list and touches no store.
+    """
+
+    def __init__(self, engine: Engine, toolkit: Tools, store: ConversationStore, id: str | None) -> None:
+        self._engine = engine
+        self._toolkit = toolkit
+        self._store: ConversationStore = _OwnList() if id is None else store
+        self.id = id
+
+    async def send(
+        self, prompt: Prompt, *, on_text: Callable[[str], Any] | None = None, **options: Unpack[TurnOptions]
+    ) -> RunResult:
+        """`Client.ask`, here."""
+        return await drain(self._events(prompt, options, stream=on_text is not None), on_text)
+
+    def stream(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> RunStream:
+        """`Client.stream`, here."""
+        return self._engine.watched(self._events(prompt, options, stream=True))
+
+    async def messages(self) -> list[Message]:
+        """The finished turns, as a copy."""
+        return await _turns.load(self._store, self.id or "")
+
+    async def reset(self) -> None:
+        """Forget everything said so far."""
+        await _turns.save(self._store, self.id or "", [])
+
+    def _events(self, prompt: Prompt, options: TurnOptions, *, stream: bool) -> AsyncGenerator[Event, None]:
+        chosen = Options(**options)
+        return self._engine.remembered(prompt, self._toolkit, self._store, self.id, chosen, stream=stream)
+
+
+class _OwnList:
+    """The memory of a conversation without an id."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+
+    def get(self, id: str, /) -> list[Message]:
+        return copy_messages(self._messages)
+
+    def save(self, id: str, messages: list[Message], /) -> None:
+        self._messages = copy_messages(messages)
