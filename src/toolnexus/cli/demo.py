@@ -1,0 +1,202 @@
+"""The demo model: a script that talks, calls tools and remembers, so that everything can be seen without a key.
+
+It is no AI, and says so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from toolnexus import ProviderError, tool
+from toolnexus.testing.scripted import Heard, Result, ScriptedModel, call, returned, said
+
+NAMES = ("demo", "demo:flaky")
+PACE = 0.012
+"""Seconds between two words, so that a person sees the answer being streamed."""
+
+_MAX_FILE = 64 * 1024
+_MAX_ENTRIES = 200
+_SHOWN_LINES = 20
+
+
+@tool(read_only=True)
+def add(a: int | float, b: int | float) -> int | float:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(read_only=True)
+def current_time() -> str:
+    """Tell the local date and time."""
+    return datetime.now().astimezone().strftime("%A, %d %B %Y, %H:%M:%S %Z")
+
+
+@tool(read_only=True)
+def count_words(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
+
+
+@tool(read_only=True)
+def list_files(folder: str = ".") -> str:
+    """List the files in a folder below the current directory, one a line; folders end in a slash."""
+    found = sorted(itertools.islice(_inside(folder).iterdir(), _MAX_ENTRIES))
+    return "\n".join(f"{path.name}/" if path.is_dir() else path.name for path in found)
+
+
+@tool(read_only=True)
+def read_file(path: str) -> str:
+    """Read the beginning of a text file below the current directory."""
+    found = _inside(path)
+    if not found.is_file():
+        raise ValueError(f"{path} is not a file.")
+    with found.open("rb") as file:
+        return file.read(_MAX_FILE).decode(errors="replace")
+
+
+TOOLS = (add, current_time, count_words, list_files, read_file)
+
+
+def _inside(path: str) -> Path:
+    """The path, if it is below the current directory once all links are followed."""
+    here = Path.cwd().resolve()
+    found = (here / path).resolve()
+    if not found.is_relative_to(here):
+        raise ValueError(f"{path} is outside of the current directory.")
+    return found
+
+
+def generate(name: str, *, pace: float = 0.0) -> Callable[[dict[str, Any]], AsyncIterator[str | dict[str, Any]]]:
+    """The engine of `demo`, or of `demo:flaky`, whose every request fails at first and may be retried."""
+    model = scripted(pace=pace)
+    return model if name == "demo" else _flaky(model)
+
+
+def scripted(*, pace: float = 0.0) -> ScriptedModel:
+    """The script. `pace` is in seconds a word."""
+    return ScriptedModel(
+        rules=[
+            returned("", lambda heard: "\n\n".join(map(_told, heard.results))),
+            said(_FACT, lambda heard: f"I will remember it: {_fact(heard.prompt)}.\n\nAsk me later what I know."),
+            said(r"what do you (know|remember)|what(?:'s| is| are) my ", _what_i_know),
+            said(r"what (did|have) I (say|said|tell|told|ask)", _what_you_said),
+            said(r"\A\W*summari[sz]e", _summary),
+            said(r"\Acount to (\d+)", lambda heard: " ".join(map(str, range(1, min(int(heard[1]), 10_000) + 1))) + "."),
+            said(_calls, lambda heard: {"content": "Let me see.", "tool_calls": _calls(heard.prompt)}),
+            said(r"\A\W*(help|hello|hi|hey|what can you)\b", f"I am a scripted demo, **no AI**.\n\n{_ABILITIES}"),
+            said("", f"I am a scripted demo, no AI, and that is not in my script.\n\n{_ABILITIES}"),
+        ],
+        pace=pace,
+    )
+
+
+def _flaky(model: ScriptedModel) -> Callable[[dict[str, Any]], AsyncIterator[str | dict[str, Any]]]:
+    failed = False
+
+    async def flaky(request: dict[str, Any]) -> AsyncIterator[str | dict[str, Any]]:
+        nonlocal failed
+        failed = not failed
+        if failed:
+            raise ProviderError("demo:flaky is always overloaded at first.", kind="overloaded", retryable=True)
+        async for piece in model(request):
+            yield piece
+
+    return flaky
+
+
+_ABILITIES = """\
+Try one of these:
+
+- `remember that my favourite colour is teal`, and later `what do you know?` or `what did I ask?`
+- `add 2 and 3 and tell me the time` calls two tools at once
+- `count the words in the quick brown fox`
+- `list the files`, `read the file README.md`
+- `summarise` with a text after it, or through a pipe
+- `count to 500`, and Ctrl-C to stop me
+
+For a real model, set a key such as `OPENAI_API_KEY` or start a local server, and name it: `-m openai:gpt-5-mini`."""
+
+_FACT = r"\A\W*(?:please )?remember(?: that)?[:,]? (?P<remember>.+)|\A\W*(?P<my>my .+? (?:is|are) .+)"
+_NUMBER = r"(-?\d+(?:\.\d+)?)"
+_SUM = re.compile(
+    rf"\b(?:add|sum of|sum) {_NUMBER} (?:and|to|with|plus) {_NUMBER}|{_NUMBER} ?(?:\+|plus) ?{_NUMBER}", re.IGNORECASE
+)
+_TIME = re.compile(r"\b(?:time|date|day is it)\b", re.IGNORECASE)
+_WORDS = re.compile(r"\bcount (?:the |all )?words (?:in|of)[: ]\s*(.+)", re.IGNORECASE | re.DOTALL)
+_LIST = re.compile(r"\blist (?:the |all |my )?(?:files|folder|directory)(?: (?:in|of) (\S+))?", re.IGNORECASE)
+_READ = re.compile(r"\bread (?:the file |file |the )?[`'\"]?([\w./\\~-]+)", re.IGNORECASE)
+
+
+def _calls(prompt: str) -> list[dict[str, Any]]:
+    """Every tool call that a prompt asks for."""
+    if words := _WORDS.search(prompt):
+        return [call("count_words", text=words[1])]
+    sums = [[group for group in match.groups() if group] for match in _SUM.finditer(prompt)]
+    calls = [call("add", a=_number(a), b=_number(b)) for a, b in sums]
+    if _TIME.search(prompt):
+        calls.append(call("current_time"))
+    calls += [call("list_files", folder=match[1] or ".") for match in _LIST.finditer(prompt)]
+    calls += [call("read_file", path=match[1].rstrip(".")) for match in _READ.finditer(prompt)]
+    return calls
+
+
+def _number(text: str) -> int | float:
+    return float(text) if "." in text else int(text)
+
+
+def _told(result: Result) -> str:
+    """What is said about one tool's result."""
+    if result.name == "add":
+        return f"The sum is **{result.output}**."
+    if result.name == "current_time":
+        return f"It is {result.output}."
+    if result.name == "count_words":
+        return f"That text has **{result.output}** words."
+    lines = result.output.splitlines()
+    left = len(lines) - _SHOWN_LINES
+    shown = "\n".join(lines[:_SHOWN_LINES])
+    more = f"\n\n… and {left} more lines." if left > 0 else ""
+    return f"`{result.name}` gave:\n\n````text\n{shown}\n````{more}"
+
+
+def _fact(prompt: str) -> str | None:
+    match = re.search(_FACT, prompt, re.IGNORECASE)
+    return (match["remember"] or match["my"]).strip(" .!") if match else None
+
+
+def _earlier(heard: Heard) -> list[str]:
+    """What the user said before, from nothing but the messages of the request: so it shows what was really sent."""
+    said = [message["content"] for message in heard.request["messages"] if message["role"] == "user"]
+    return [prompt for prompt in said[:-1] if isinstance(prompt, str)]
+
+
+def _what_you_said(heard: Heard) -> str:
+    prompts = [f"- {prompt.strip().splitlines()[0]}" for prompt in _earlier(heard) if prompt.strip()]
+    if not prompts:
+        return "Nothing before this, in this conversation."
+    return "In this conversation you said before:\n\n" + "\n".join(prompts)
+
+
+def _what_i_know(heard: Heard) -> str:
+    facts = [fact for prompt in _earlier(heard) if (fact := _fact(prompt))]
+    if not facts:
+        return "Nothing yet. Tell me: `remember that my favourite colour is teal`."
+    return "From the messages of this conversation that I was sent:\n\n" + "\n".join(f"- {fact}" for fact in facts)
+
+
+def _summary(heard: Heard) -> str:
+    text = re.sub(
+        r"\A\W*summari[sz]e(?: this| that| it| the text)?[: ]*", "", heard.prompt, flags=re.IGNORECASE
+    ).strip()
+    if not text:
+        return "Give me a text to summarise: after the word, or through a pipe."
+    words = re.findall(r"\w+", text.lower())
+    common = ", ".join(f"*{word}* ({count})" for word, count in Counter(w for w in words if len(w) > 3).most_common(3))
+    counted = f"{len(text.splitlines())} lines, {len(words)} words, {len(text)} characters"
+    return f"I can only count: {counted}." + (f" Most frequent: {common}." if common else "")

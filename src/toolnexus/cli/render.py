@@ -1,0 +1,257 @@
+"""What a person sees of a run: the answer on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+from toolnexus import (
+    Event,
+    Finished,
+    ReasoningDelta,
+    Retrying,
+    StepFinished,
+    TextDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
+from toolnexus.cli.markdown import MarkdownAnswer, visible
+from toolnexus.errors import MissingExtra
+
+try:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+except ImportError as exc:
+    raise MissingExtra("The toolnexus commands", extra="cli") from exc
+
+if TYPE_CHECKING:
+    from toolnexus import CallRecord
+
+_PATIENCE = 0.3
+"""Seconds before it is shown that something is being waited for."""
+_WIDTH = 100
+
+
+class Answer(Protocol):
+    """Where the answer goes."""
+
+    def text(self, piece: str) -> None: ...
+    def flush(self) -> None:
+        """Something else is printed next."""
+        ...
+
+    def close(self) -> None:
+        """The answer has ended."""
+        ...
+
+
+class PlainAnswer:
+    """Writes the answer as it is. A reader that goes away is no reason to stop: the turn is still to be stored."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream: TextIO | None = stream
+        self._line_open = False
+
+    def text(self, piece: str) -> None:
+        if piece:
+            self._line_open = not piece.endswith("\n")
+            self._write(piece)
+
+    def flush(self) -> None:
+        if self._line_open:
+            self._line_open = False
+            self._write("\n")
+
+    close = flush
+
+    def _write(self, text: str) -> None:
+        if self._stream is None:
+            return
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except BrokenPipeError:
+            forget(self._stream)
+            self._stream = None
+
+
+def forget(stream: TextIO) -> None:
+    """Let what a broken pipe still holds go nowhere, or Python complains when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def fancy(stream: TextIO) -> bool:
+    """Whether colours and redrawing are welcome there."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")
+
+
+class Screen:
+    """Shows events while they happen.
+
+    Args:
+        reasoning: Show the model's reasoning as well.
+
+    Attributes:
+        tools: Whether the model has tools. A pipe then gets no text until it is clear that it is the answer, and not
+            something said before a tool is called.
+    """
+
+    def __init__(self, *, reasoning: bool = False) -> None:
+        live = fancy(sys.stdout)
+        self.notes = Notes()
+        self._answer: Answer = MarkdownAnswer(Console(file=sys.stdout)) if live else PlainAnswer(sys.stdout)
+        self.tools = False
+        self._piped = not sys.stdout.isatty()
+        self._held: list[str] = []
+        self._reasoning = reasoning
+        self._reasoned: list[str] = []
+
+    def show(self, event: Event) -> None:
+        match event:
+            case TextDelta(text=text):
+                self._said()
+                if self.tools and self._piped:
+                    self._held.append(text)
+                else:
+                    self._answer.text(text)
+            case ReasoningDelta(text=text):
+                self._reasoned.append(text)
+            case StepFinished():
+                self._said()
+            case ToolStarted():
+                self._end_step(called=True)
+                self.notes.waiting(event.id, _call_line(event.name, event.args))
+            case ToolProgress():
+                self.notes.waiting(event.id, f"⏺ {event.name}: {event.message}")
+            case ToolFinished(call=call):
+                self._end_step(called=True)
+                self.notes.tool(call)
+            case Retrying():
+                self.notes.line(f"Retrying in {event.delay:.1f} s: {event.reason}", style="yellow")
+                self.notes.waiting("", "…")
+            case Finished():
+                self.close()
+
+    def begin(self) -> None:
+        """A request goes out."""
+        self.notes.waiting("", "…")
+
+    def close(self) -> None:
+        """Show what was held back or is half drawn. May be called more than once."""
+        self._said()
+        self._end_step(called=False)
+        self._answer.close()
+
+    def _said(self) -> None:
+        self.notes.still()
+        if self._reasoned and self._reasoning:
+            self.notes.line("".join(self._reasoned).strip(), style="dim italic")
+        self._reasoned.clear()
+
+    def _end_step(self, *, called: bool) -> None:
+        held = "".join(self._held)
+        self._held.clear()
+        if held and called:
+            self.notes.line(held.strip(), style="dim")
+        elif held:
+            self._answer.text(held)
+        self._answer.flush()
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Say nothing more; rich would end the process."""
+        self.quiet = True
+        forget(sys.stderr)
+
+
+class Notes:
+    """Everything that is not the answer, on stderr."""
+
+    def __init__(self) -> None:
+        self._live_allowed = fancy(sys.stderr)
+        self._console = _Console(
+            file=sys.stderr, highlight=False, markup=False, emoji=False, no_color=not self._live_allowed
+        )
+        self._waiting: dict[str, tuple[str, float]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._live: Live | None = None
+
+    def line(self, text: str, *, style: str = "") -> None:
+        """Print a line."""
+        self._hide()
+        self._console.print(Text(visible(text), style=style), soft_wrap=True)
+        self._show_soon()
+
+    def tool(self, call: CallRecord) -> None:
+        """Print how a call went."""
+        self._waiting.pop(call.id, None)
+        mark, style = ("✗", "red") if call.is_error else ("✓", "green")
+        took = f"{call.seconds * 1000:.0f} ms" if call.seconds < 10 else f"{call.seconds:.1f} s"
+        self.line(f"{_call_line(call.name, call.args)} {took} {mark}", style=style)
+        if call.is_error:
+            self.line(f"  {_cut(call.output, _WIDTH)}", style=style)
+        if not self._waiting:
+            self.waiting("", "…")
+
+    def waiting(self, key: str, line: str) -> None:
+        """Show, if it takes long, that something is being waited for."""
+        if key:
+            self._waiting.pop("", None)
+        since = self._waiting.get(key, ("", time.monotonic()))[1]
+        self._waiting[key] = (line, since)
+        self._show_soon()
+
+    def still(self) -> None:
+        """Nothing is being waited for."""
+        self._waiting.clear()
+        self._hide()
+
+    def _show_soon(self) -> None:
+        if self._live_allowed and self._live is None and self._timer is None and self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(_PATIENCE, self._show)
+
+    def _show(self) -> None:
+        self._timer = None
+        self._live = Live(
+            console=self._console,
+            get_renderable=self._waiting_lines,
+            transient=True,
+            refresh_per_second=4,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._live.start()
+
+    def _waiting_lines(self) -> Text:
+        now = time.monotonic()
+        lines = [f"{visible(line)} {now - since:.0f} s" for line, since in list(self._waiting.values())]
+        return Text("\n".join(lines), style="dim", no_wrap=True, overflow="ellipsis")
+
+    def _hide(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+def _call_line(name: str, args: Mapping[str, Any] | str) -> str:
+    if isinstance(args, str):
+        shown = args
+    else:
+        shown = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in args.items())
+    return f"⏺ {name}({_cut(shown, _WIDTH - len(name))})"
+
+
+def _cut(text: str, width: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: max(width - 1, 0)] + "…"

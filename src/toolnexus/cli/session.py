@@ -1,0 +1,139 @@
+"""One exchange after the other on one conversation: events to the screen, Ctrl-C to the run."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+import traceback
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from toolnexus import Finished, RunResult, ToolnexusError
+from toolnexus.cli import exits
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from toolnexus import Client
+    from toolnexus.cli.render import Notes, Screen
+
+_TWICE = 1.0
+"""Seconds within which a second Ctrl-C means: leave."""
+
+
+class Interrupts:
+    """Counts Ctrl-C. Once stops what runs; twice within a second leaves."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._last = float("-inf")
+        self.leaving = False
+
+    def press(self) -> bool:
+        """Note one. Returns whether it is time to leave."""
+        now = self._now()
+        self.leaving = self.leaving or now - self._last < _TWICE
+        self._last = now
+        return self.leaving
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A conversation on the command line.
+
+    Attributes:
+        label: The model, as the status line names it.
+    """
+
+    client: Client
+    tools: Sequence[Any] | None
+    conversation: str
+    label: str
+    screen: Screen
+    interrupts: Interrupts
+    verbose: int = 0
+
+    async def exchange(self, prompt: str) -> int:
+        """Ask one question and show what happens. Returns its exit code; whatever happens is said."""
+        work = asyncio.create_task(self._ask(prompt))
+
+        pressed = False
+
+        def press() -> None:
+            nonlocal pressed
+            pressed = True
+            self.interrupts.press()
+            work.cancel()
+
+        try:
+            with _on_interrupt(press):
+                result = await work
+        except ToolnexusError as error:
+            self.screen.close()
+            report(self.screen.notes, error, verbose=self.verbose)
+            return exits.ending(error).code
+        except asyncio.CancelledError:
+            self.screen.close()
+            if not pressed:
+                raise
+            self.screen.notes.line("Interrupted. What was said is kept.", style="yellow")
+            return exits.INTERRUPTED
+        if result.status == "incomplete":
+            self.screen.notes.line(f"Stopped before the end: {result.limit} was reached.", style="yellow")
+        self.screen.notes.line(self._status(result), style="dim")
+        return exits.code_of(result)
+
+    async def converse(self, lines: AsyncIterator[str]) -> int:
+        """Ask one line after the other. Returns the exit code of the last one."""
+        code = exits.DONE
+        async for line in lines:
+            if line.strip():
+                code = await self.exchange(line)
+            if self.interrupts.leaving:
+                break
+        return exits.INTERRUPTED if self.interrupts.leaving else code
+
+    async def _ask(self, prompt: str) -> RunResult:
+        self.screen.begin()
+        events = self.client.stream(prompt, self.tools, id=self.conversation, keep_interrupted=True)
+        async with events:
+            async for event in events:
+                self.screen.show(event)
+                if isinstance(event, Finished):
+                    return event.result
+        raise AssertionError("a run ends with Finished or an error")
+
+    def _status(self, result: RunResult) -> str:
+        usage = result.usage
+        tokens = f" · {usage.prompt} + {usage.completion} tokens" if usage else ""
+        return f"{self.label}{tokens} · {self.conversation}"
+
+
+def report(notes: Notes, error: Exception, *, verbose: int) -> None:
+    """Say what happened and what to do."""
+    notes.line(f"Error: {error}", style="red")
+    for added in getattr(error, "__notes__", ()):
+        notes.line(added, style="red")
+    if advice := exits.ending(error).advice:
+        notes.line(advice)
+    if verbose > 1:
+        notes.line("".join(traceback.format_exception(error)).rstrip(), style="dim")
+
+
+@contextmanager
+def _on_interrupt(press: Callable[[], None]) -> Generator[None]:
+    """Have Ctrl-C call `press` on this event loop."""
+    loop = asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGINT)
+
+    def handle(_: int, __: FrameType | None) -> None:
+        loop.call_soon_threadsafe(press)  # which also wakes the loop
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

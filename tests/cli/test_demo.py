@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolnexus import Retrying, SQLiteStore, create_in_process_client
+from toolnexus.cli import demo
+from toolnexus.clock import SystemClock
+
+
+class NoWait(SystemClock):
+    async def sleep(self, seconds: float) -> None: ...
+
+
+async def said(*prompts: str) -> str:
+    """What the demo answers to the last prompt of a conversation."""
+    async with create_in_process_client(model="demo", generate=demo.scripted()) as client:
+        for prompt in prompts:
+            result = await client.ask(prompt, demo.TOOLS, id="c")
+    return result.text
+
+
+async def test_a_new_process_is_sent_what_the_last_one_was_told(tmp_path: Path) -> None:
+    answers: list[str] = []
+    requests: list[list[dict[str, Any]]] = []
+    for prompt in ("Remember that my favourite colour is teal.", "What do you know?"):
+        store, model = SQLiteStore(tmp_path / "c.db"), demo.scripted()
+        async with create_in_process_client(model="demo", generate=model, store=store) as client:
+            answers.append((await client.ask(prompt, demo.TOOLS, id="c")).text)
+        await store.aclose()
+        requests.append(model.requests[0]["messages"])
+    assert [message["content"] for message in requests[1]] == [
+        "Remember that my favourite colour is teal.",
+        answers[0],
+        "What do you know?",
+    ]
+    assert answers[1].endswith("- my favourite colour is teal")
+
+
+async def test_it_calls_tools_in_parallel_and_tells_their_results() -> None:
+    async with create_in_process_client(generate=demo.scripted()) as client:
+        result = await client.run("Add 2 and 3, and tell me the time; what is 1.5 + 1?", demo.TOOLS)
+    assert [len(step.calls) for step in result.steps] == [3, 0]
+    assert [(call.name, call.is_error) for call in result.tool_calls] == [
+        ("add", False),
+        ("add", False),
+        ("current_time", False),
+    ]
+    assert result.text.startswith("The sum is **5**.\n\nThe sum is **2.5**.\n\nIt is ")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "part"),
+    [
+        ("what do you remember?", "Nothing yet"),
+        ("my cat is called Tom", "I will remember it: my cat is called Tom."),
+        ("count the words in the quick brown fox", "**4** words"),
+        ("count to 3", "1 2 3."),
+        ("summarise: the cat saw the other cats\nthe end", "2 lines, 8 words, 34 characters"),
+        ("Summarize", "Give me a text"),
+        ("help", "no AI"),
+        ("hello", "no AI"),
+        ("Write a poem about the sea.", "not in my script"),
+        ("Write a poem about the sea.", "add 2 and 3"),
+    ],
+)
+async def test_it_answers_what_is_in_its_script_and_says_when_it_is_not(prompt: str, part: str) -> None:
+    assert part in await said(prompt)
+
+
+async def test_it_knows_what_was_asked_before() -> None:
+    assert "Nothing before this" in await said("What did I ask?")
+    answer = await said("What is 2 + 3, and what time is it?", "hello\nmore", "What did I ask?")
+    assert answer.endswith("- What is 2 + 3, and what time is it?\n- hello")
+
+
+async def test_it_lists_and_reads_files_here_and_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "here"
+    (here / "sub").mkdir(parents=True)
+    (here / "a.txt").write_text("first line\n" + "more\n" * 30)
+    (here / "big.txt").write_text("x" * 1_000_000)
+    (tmp_path / "secret.txt").write_text("secret")
+    (here / "link.txt").symlink_to(tmp_path / "secret.txt")
+    monkeypatch.chdir(here)
+    assert "a.txt\nbig.txt\nlink.txt\nsub/" in await said("list the files")
+    read = await said("read the file a.txt.")
+    assert "first line" in read
+    assert "… and 11 more lines." in read
+    assert len(demo.read_file("big.txt")) == 64 * 1024
+    for path in ("../secret.txt", "link.txt", str(tmp_path / "secret.txt")):
+        answer = await said(f"read {path}")
+        assert "outside of the current directory" in answer
+        assert "secret\n" not in answer
+    assert "is not a file" in await said("read the file sub")
+    assert "outside" in await said("list the files in ..")
+
+
+async def test_flaky_fails_each_request_once() -> None:
+    seen: list[Any] = []
+    client = create_in_process_client(generate=demo.generate("demo:flaky"), retries=2, clock=NoWait())
+    async with client, client.stream("add 2 and 3", demo.TOOLS) as events:
+        async for event in events:
+            seen.append(event)
+    assert [event.attempt for event in seen if isinstance(event, Retrying)] == [1, 1]
+    assert "**5**" in seen[-1].result.text
