@@ -1,0 +1,240 @@
+"""What a wire style looks like to someone who reads its requests and has to answer them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+NOT_BUILT: Final = frozenset({"responses", "gemini"})
+"""Styles of the corpus that the library does not speak yet: their cases are skipped."""
+
+JSON_TYPE: Final = "application/json"
+SSE_TYPE: Final = "text/event-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A replayed call. `arguments` is whatever stands there: text or an object, by style."""
+
+    id: Any
+    arguments: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """An assistant message; `calls` is empty if it only speaks."""
+
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """One block of results. `late`: something else stands before one of them in their message."""
+
+    ids: tuple[Any, ...]
+    errors: frozenset[Any] = frozenset()
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Anything else: a user or system message."""
+
+
+Entry: TypeAlias = Calls | Results | Other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """One style.
+
+    Attributes:
+        base_url: The endpoint that the client believes it talks to when a case names none.
+        entries: The conversation in a request body, oldest first.
+        blanks: The places of blank text and of messages without content.
+        tool_name: The name in one entry of the request's `tools`; None if it has none.
+        tool_description: Its description.
+        arguments_are_text: Whether arguments are JSON text rather than objects.
+        marks_errors: Whether a result can say that it is an error.
+        refuses_blanks: Whether servers refuse every blank text, so that no request may hold one.
+        end: The plain completion `end`, whole and as a stream.
+    """
+
+    base_url: str
+    entries: Callable[[Mapping[str, Any]], list[Entry]]
+    blanks: Callable[[Mapping[str, Any]], list[str]]
+    tool_name: Callable[[Any], str | None]
+    tool_description: Callable[[Any], str | None]
+    arguments_are_text: bool
+    marks_errors: bool
+    refuses_blanks: bool
+    end: Mapping[bool, bytes]
+
+
+def _messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    messages = body.get("messages")
+    return [m for m in messages if isinstance(m, dict)] if isinstance(messages, list) else []
+
+
+def _blocks(content: Any) -> list[dict[str, Any]]:
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _is_blank(text: Any) -> bool:
+    return isinstance(text, str) and not text.strip()
+
+
+def _openai_entries(body: Mapping[str, Any]) -> list[Entry]:
+    entries: list[Entry] = []
+    for message in _messages(body):
+        match message.get("role"):
+            case "assistant":
+                calls = _blocks(message.get("tool_calls"))
+                entries.append(
+                    Calls(tuple(Call(c.get("id"), (c.get("function") or {}).get("arguments")) for c in calls))
+                )
+            case "tool":
+                last = entries[-1] if entries else None
+                if isinstance(last, Results):
+                    entries[-1] = Results((*last.ids, message.get("tool_call_id")))
+                else:
+                    entries.append(Results((message.get("tool_call_id"),)))
+            case _:
+                entries.append(Other())
+    return entries
+
+
+def _openai_blanks(body: Mapping[str, Any]) -> list[str]:
+    places: list[str] = []
+    for number, message in enumerate(_messages(body)):
+        content = message.get("content")
+        places.extend(
+            f"messages[{number}]: a blank text part"
+            for part in _blocks(content)
+            if part.get("type") == "text" and _is_blank(part.get("text"))
+        )
+        # A call may stand without a text, and a result of nothing is still a result.
+        if message.get("role") != "tool" and not message.get("tool_calls") and (not content or _is_blank(content)):
+            places.append(f"messages[{number}]: no content")
+    return places
+
+
+def _openai_function(tool: Any) -> dict[str, Any]:
+    function = tool.get("function") if isinstance(tool, dict) else None
+    return function if isinstance(function, dict) else {}
+
+
+def _anthropic_entries(body: Mapping[str, Any]) -> list[Entry]:
+    entries: list[Entry] = []
+    for message in _messages(body):
+        blocks = _blocks(message.get("content"))
+        results = [block for block in blocks if block.get("type") == "tool_result"]
+        if message.get("role") == "assistant":
+            calls = [block for block in blocks if block.get("type") == "tool_use"]
+            entries.append(Calls(tuple(Call(block.get("id"), block.get("input")) for block in calls)))
+        elif results:
+            ids = tuple(block.get("tool_use_id") for block in results)
+            errors = frozenset(block.get("tool_use_id") for block in results if block.get("is_error") is True)
+            entries.append(Results(ids, errors, late=blocks[: len(results)] != results))
+        else:
+            entries.append(Other())
+    return entries
+
+
+def _anthropic_blanks(body: Mapping[str, Any]) -> list[str]:
+    places: list[str] = []
+    for number, message in enumerate(_messages(body)):
+        content = message.get("content")
+        if not content or _is_blank(content):
+            places.append(f"messages[{number}]: no content")
+        for block in _blocks(content):
+            inner = [block, *_blocks(block.get("content"))] if block.get("type") == "tool_result" else [block]
+            if any(part.get("type") == "text" and _is_blank(part.get("text")) for part in inner):
+                places.append(f"messages[{number}]: a blank text block")
+    return places
+
+
+def _of_tool(key: str) -> Callable[[Any], str | None]:
+    return lambda tool: tool.get(key) if isinstance(tool, dict) else None
+
+
+def _openai_chunk(delta: Mapping[str, Any], finish: str | None) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {"id": "cmp-end", "object": "chat.completion.chunk", "model": "m", "choices": [choice]}
+
+
+_OPENAI_END = {
+    "id": "cmp-end",
+    "object": "chat.completion",
+    "model": "m",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "end"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+}
+_OPENAI_END_EVENTS = (
+    _openai_chunk({"role": "assistant", "content": ""}, None),
+    _openai_chunk({"content": "end"}, None),
+    _openai_chunk({}, "stop"),
+)
+_ANTHROPIC_END = {
+    "id": "msg_end",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [{"type": "text", "text": "end"}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 1, "output_tokens": 1},
+}
+_ANTHROPIC_END_EVENTS = (
+    {"type": "message_start", "message": {**_ANTHROPIC_END, "content": [], "stop_reason": None}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "end"}},
+    {"type": "content_block_stop", "index": 0},
+    {
+        "type": "message_delta",
+        "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+        "usage": {"output_tokens": 1},
+    },
+    {"type": "message_stop"},
+)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+WIRES: Final[Mapping[str, Wire]] = {
+    "openai": Wire(
+        base_url="https://gw.example.test/v1",
+        entries=_openai_entries,
+        blanks=_openai_blanks,
+        tool_name=lambda tool: _openai_function(tool).get("name") or _of_tool("name")(tool),
+        tool_description=lambda tool: _openai_function(tool).get("description"),
+        arguments_are_text=True,
+        marks_errors=False,
+        refuses_blanks=False,
+        end={
+            False: _json(_OPENAI_END),
+            True: b"".join(b"data: " + _json(event) + b"\n\n" for event in _OPENAI_END_EVENTS) + b"data: [DONE]\n\n",
+        },
+    ),
+    "anthropic": Wire(
+        base_url="https://gw.example.test",
+        entries=_anthropic_entries,
+        blanks=_anthropic_blanks,
+        tool_name=_of_tool("name"),
+        tool_description=_of_tool("description"),
+        arguments_are_text=False,
+        marks_errors=True,
+        refuses_blanks=True,
+        end={
+            False: _json(_ANTHROPIC_END),
+            True: b"".join(
+                b"event: " + event["type"].encode() + b"\ndata: " + _json(event) + b"\n\n"
+                for event in _ANTHROPIC_END_EVENTS
+            ),
+        },
+    ),
+}
