@@ -53,6 +53,11 @@ def test_the_next_process_continues_the_last_conversation(command: Command, envi
     assert {message["origin"]["model"] for message in messages if message["role"] == "assistant"} == {"demo"}
 
 
+def test_a_conversation_with_the_demo_model_goes_on_with_it_although_nobody_names_it_again(cli: Cli) -> None:
+    cli("-m", "demo", "remember that my name is Ada")
+    assert "Ada" in cli("-c", "what do you know?").stdout
+
+
 def test_without_c_each_question_is_a_conversation_of_its_own(cli: Cli, environment: dict[str, str]) -> None:
     cli("-m", "demo", "remember that my name is Ada")
     assert "Nothing yet" in cli("-m", "demo", "what do you know?").stdout

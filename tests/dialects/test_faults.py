@@ -66,7 +66,7 @@ KINDS = [
     # look-alikes
     ("rate_limit", 429, openai("Request too large: tokens per minute limit 6000", "tokens", "rate_limit_exceeded")),
     ("rate_limit", 413, openai("Request too large for model (TPM): Limit 6000", "tokens", "rate_limit_exceeded")),
-    ("rate_limit", 429, openai("Request too large for m on tokens per min (TPM): Limit 10000, Requested 12000")),
+    ("rate_limit", 429, openai("Request too large for m on tokens per min (TPM): Limit 10000, Used 9000, Requested 2000")),
     (
         "bad_request",
         400,
@@ -267,3 +267,18 @@ def test_the_message_is_what_the_server_said_on_one_line_and_what_to_do_next() -
     assert "top_k: Extra inputs are not permitted" in str(
         fault_of(422, {"detail": [{"loc": ["body", "top_k"], "msg": "Extra inputs are not permitted"}]})
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "helps"),
+    [
+        ("Request too large: tokens per minute limit 6000, requested 7200", False),
+        ("Request too large for m on tokens per min (TPM): Limit 10,000, Requested 12,000.", False),
+        ("Rate limit reached for m (TPM): Limit 40000, Used 38000, Requested 5000.", True),
+        ("Rate limit reached", True),
+    ],
+)
+def test_waiting_for_a_rate_limit_helps_unless_one_request_exceeds_it(said: str, helps: bool) -> None:
+    error = fault(429, {}, openai(said, "tokens", "rate_limit_exceeded"), now=0.0)
+    assert error is not None
+    assert (error.kind, error.retryable) == ("rate_limit", helps)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from toolnexus import ProviderError, tool
+from toolnexus import Message, ProviderError, tool
 from toolnexus.testing.scripted import Heard, Result, ScriptedModel, call, returned, said
 
 NAMES = ("demo", "demo:flaky")
@@ -23,6 +23,15 @@ PACE = 0.012
 _MAX_FILE = 64 * 1024
 _MAX_ENTRIES = 200
 _SHOWN_LINES = 20
+
+
+def speaker(history: Sequence[Message]) -> str | None:
+    """The demo model that answered last in a conversation; None if it was another model, or none yet."""
+    for message in reversed(history):
+        if message["role"] == "assistant":
+            model = message.get("origin", {}).get("model")
+            return model if model in NAMES else None
+    return None
 
 
 @tool(read_only=True)

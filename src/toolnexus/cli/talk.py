@@ -25,7 +25,7 @@ from toolnexus.cli.session import Interrupts, Session
 from toolnexus.cli.settings import Settings, database
 
 if TYPE_CHECKING:
-    from toolnexus import Client
+    from toolnexus import Client, Message
     from toolnexus.cli.render import Notes
 
 _DEMO_RETRIES = 2
@@ -70,16 +70,17 @@ class _Line:
 @asynccontextmanager
 async def _session(settings: Settings) -> AsyncGenerator[Session]:
     screen = Screen(reasoning=settings.verbose > 0)
-    settings = await _with_model(settings, screen.notes)
     store = SQLiteStore(database(os.environ)) if settings.store else InMemoryConversationStore()
     try:
+        conversation = await _conversation(settings, store, screen.notes)
+        settings = await _with_model(settings, await store.get(conversation) or [], screen.notes)
         line = _line(settings, store)
         screen.tools = bool(line.tools)
         async with line.client:
             yield Session(
                 client=line.client,
                 tools=line.tools,
-                conversation=await _conversation(settings, store, screen.notes),
+                conversation=conversation,
                 label=line.label,
                 screen=screen,
                 interrupts=Interrupts(),
@@ -91,10 +92,15 @@ async def _session(settings: Settings) -> AsyncGenerator[Session]:
             await store.aclose()
 
 
-async def _with_model(settings: Settings, notes: Notes) -> Settings:
-    """The settings with a model. One that nobody named is announced."""
+async def _with_model(settings: Settings, history: Sequence[Message], notes: Notes) -> Settings:
+    """The settings with a model. One that nobody named is announced.
+
+    A conversation with the demo model goes on with it: whoever started that has named it.
+    """
     if settings.model or settings.base_url:
         return settings
+    if spoken := demo.speaker(history):
+        return replace(settings, model=spoken)
     found = await discover.look(os.environ)
     told = discover.told(found)
     if taken := next((each for each in found if each.model), None):

@@ -163,6 +163,7 @@ _STATUSES: Mapping[int, str] = {
 _HTML = re.compile(r"\s*<(!doctype|html|head|body)\b", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?").fullmatch
+_ALLOWANCE = re.compile(r"limit:?\s+(?:of\s+)?(\d[\d,]*)\b.{0,80}?requested:?\s+(\d[\d,]*)", re.IGNORECASE | re.DOTALL)
 _REFUSED_PARAMETER = re.compile(
     r"(?:unsupported|unrecognized|unknown|unexpected|not permitted)[^'\"`]{0,60}['\"`]([\w.\[\]-]{1,64})['\"`]",
     re.IGNORECASE,
@@ -206,7 +207,7 @@ def fault(status: int, headers: Mapping[str, str], body: object, *, now: float) 
     return ProviderError(
         _message(kind, shown, complaint.text),
         kind=kind,
-        retryable=kind in _RETRYABLE,
+        retryable=kind in _RETRYABLE and not _never_fits(complaint.text),
         status=shown,
         request_id=lower.get("x-request-id") or lower.get("request-id") or complaint.request_id,
         retry_after=_retry_after(lower, now),
@@ -217,6 +218,12 @@ def fault(status: int, headers: Mapping[str, str], body: object, *, now: float) 
 def error_in(body: object) -> ProviderError | None:
     """The error that an answer with status 200, or an event of one, is. None: it is none."""
     return fault(200, {}, body, now=0.0)
+
+
+def _never_fits(text: str) -> bool:
+    """Whether one request asks for more than is ever allowed at once: then no wait helps."""
+    found = _ALLOWANCE.search(text)
+    return found is not None and int(found[2].replace(",", "")) > int(found[1].replace(",", ""))
 
 
 def _value(body: bytes | bytearray) -> object:

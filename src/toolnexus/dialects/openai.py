@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from toolnexus._unicode import clean
 from toolnexus.dialects import Encoder, Reading, Reply, ReplyDecoder, Request, Target, params, replies, steps
 from toolnexus.dialects.call_deltas import CallDeltas, as_text
 from toolnexus.dialects.faults import error_in
 from toolnexus.dialects.names import CallIds, ToolNames
 from toolnexus.dialects.payloads import JSONObject, count, is_object, objects, read_event, text
 from toolnexus.dialects.replies import WireCall
+from toolnexus.dialects.schemas import object_schema
 from toolnexus.errors import IncompleteReply, InvalidReply, ProviderError
 from toolnexus.events import ReasoningDelta, TextDelta, Usage
 from toolnexus.messages import sendable_arguments, text_of
@@ -147,7 +147,7 @@ class _Encoder:
                 "function": {
                     "name": self._names.wire(tool.name),
                     **({"description": tool.description} if tool.description else {}),
-                    "parameters": clean(tool.input_schema),
+                    "parameters": object_schema(tool.input_schema),
                 },
             }
             for tool in tools
