@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import functools
-import inspect
-import logging
+import os
 import time
-import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from toolnexus import _turns
+from toolnexus import _callbacks, _turns
 from toolnexus._loop import Run
-from toolnexus._source import ModelSource, load
 from toolnexus._stream import RunStream
 from toolnexus.clock import within
 from toolnexus.errors import ConfigurationError
 from toolnexus.events import Event, Finished, RunResult, TextDelta
 from toolnexus.hooks import Hooks
-from toolnexus.messages import Prompt, normalise, prompt_message, repair
+from toolnexus.messages import Message, Prompt, normalise, prompt_message, repair
 from toolnexus.options import Options, at_least
+from toolnexus.toolkit import Toolkit, as_toolkit
 
 if TYPE_CHECKING:
+    from toolnexus._source import ModelSource
     from toolnexus.stores import ConversationStore
-    from toolnexus.toolkit import Toolkit
     from toolnexus.tools import Tool
-
-_log = logging.getLogger("toolnexus")
 
 Tools: TypeAlias = "Toolkit | Iterable[Tool | Callable[..., Any]] | None"
 
@@ -61,24 +57,40 @@ class Engine:
         self.source = source
         self._settings = settings
         self._hooks = (settings.hooks,) if isinstance(settings.hooks, Hooks) else tuple(settings.hooks)
+        sink = settings.on_event
+        self._tell = None if sink is None else functools.partial(_callbacks.tell, "on_event", sink)
 
-    def forgotten(
+    async def run(
         self,
         prompt: Prompt | None,
         toolkit: Tools,
         history: Iterable[Mapping[str, Any]] | None,
         options: Options,
         *,
-        stream: bool,
+        on_text: Callable[[str], Any] | None = None,
+    ) -> RunResult:
+        """The result of a run that is remembered nowhere: `forgotten`, drained."""
+        messages = _transcript(prompt, history)
+        run = await self._prepare(toolkit, options, None, stream=on_text is not None)
+        return await drain(_turns.forgotten(run, messages), on_text, self._tell)
+
+    def forgotten(
+        self, prompt: Prompt | None, toolkit: Tools, history: Iterable[Mapping[str, Any]] | None, options: Options
     ) -> AsyncGenerator[Event, None]:
         """The events of a run that is remembered nowhere."""
-        messages = repair(normalise(history))[0] if history is not None else []
-        if prompt is not None:
-            messages.append(prompt_message(prompt))
-        elif not messages or messages[-1]["role"] not in ("user", "tool"):
-            raise ConfigurationError("prompt=None needs a history that ends in a user message or in tool results.")
-        prepare = functools.partial(self._prepare, toolkit, options, None, stream=stream)
-        return _turns.forgotten(prepare, messages, self._tell)
+        return self._forgotten(_transcript(prompt, history), toolkit, options)
+
+    async def _forgotten(
+        self, messages: list[Message], toolkit: Tools, options: Options
+    ) -> AsyncGenerator[Event, None]:
+        events = _turns.forgotten(await self._prepare(toolkit, options, None, stream=True), messages)
+        try:
+            async for event in events:
+                if self._tell is not None:
+                    await self._tell(event)
+                yield event
+        finally:
+            await events.aclose()
 
     def remembered(
         self,
@@ -108,13 +120,15 @@ class Engine:
         settings = self._settings
         timeout = settings.timeout if options.timeout is None else options.timeout
         deadline = None if timeout is None else time.monotonic() + timeout
-        await within(deadline, self.source.prepare())
-        tools = () if toolkit is None else await within(deadline, _tools(toolkit))
+        if not self.source.ready:
+            await within(deadline, self.source.prepare())
+        if toolkit is not None and not isinstance(toolkit, Toolkit):
+            toolkit = await within(deadline, as_toolkit(toolkit))
         return Run(
             model=self.source.model(),
             model_id=options.model or self.source.name,
             system=settings.system_prompt,
-            tools=tools,
+            tools=() if toolkit is None else toolkit.tools(),
             hooks=self._hooks,
             params=settings.request_params or {},
             stream=stream,
@@ -123,45 +137,36 @@ class Engine:
             max_output=settings.max_output,
             concurrency=settings.concurrency,
             deadline=deadline,
-            turn_id=uuid.uuid4().hex,
+            turn_id=os.urandom(16).hex(),
             conversation_id=conversation_id,
         )
 
-    def _tell(self, event: Event) -> None:
-        if self._settings.on_event is not None:
-            try:
-                self._settings.on_event(event)
-            except Exception as error:  # noqa: BLE001 - watchers must not end the run
-                _log.warning("on_event failed; the run goes on", exc_info=error)
+
+def _transcript(prompt: Prompt | None, history: Iterable[Mapping[str, Any]] | None) -> list[Message]:
+    messages = repair(normalise(history))[0] if history is not None else []
+    if prompt is not None:
+        messages.append(prompt_message(prompt))
+    elif not messages or messages[-1]["role"] not in ("user", "tool"):
+        raise ConfigurationError("prompt=None needs a history that ends in a user message or in tool results.")
+    return messages
 
 
-async def drain(events: AsyncGenerator[Event, None], on_text: Callable[[str], Any] | None = None) -> RunResult:
+async def drain(
+    events: AsyncGenerator[Event, None],
+    on_text: Callable[[str], Any] | None = None,
+    tell: _turns.Tell | None = None,
+) -> RunResult:
     """Read a run to its end."""
     result: RunResult | None = None
     try:
         async for event in events:
+            if tell is not None:
+                await tell(event)
             if isinstance(event, Finished):
                 result = event.result
             elif on_text is not None and isinstance(event, TextDelta):
-                await _say(on_text, event.text)
+                await _callbacks.tell("on_text", on_text, event.text)
     finally:
         await events.aclose()
     assert result is not None, "a run ends with Finished or an error"
     return result
-
-
-async def _say(on_text: Callable[[str], Any], text: str) -> None:
-    try:
-        answer = on_text(text)
-        if inspect.isawaitable(answer):
-            await answer
-    except Exception as error:  # noqa: BLE001 - watchers must not end the run
-        _log.warning("on_text failed; the run goes on", exc_info=error)
-
-
-async def _tools(given: Tools) -> tuple[Tool, ...]:
-    await load("toolnexus.toolkit")
-    from toolnexus.toolkit import as_toolkit
-
-    toolkit = await as_toolkit(given)
-    return toolkit.tools() if toolkit else ()

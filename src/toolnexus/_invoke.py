@@ -27,6 +27,8 @@ _log = logging.getLogger("toolnexus")
 _GRACE = 1.0
 """Seconds that a cancelled tool may take to clean up before nobody waits for it any more."""
 _MAX_RAW = 200
+_PLAIN = frozenset({str, int, float, bool, type(None), dict, list})
+"""Types that nobody can await."""
 
 _checkers: WeakKeyDictionary[Tool, Callable[[JSONObject], JSONObject]] = WeakKeyDictionary()
 _ending: set[asyncio.Task[Any]] = set()
@@ -112,7 +114,9 @@ def check(tool: Tool, args: JSONObject) -> JSONObject:
         raise InvalidArguments(f"The arguments do not fit. {describe(error)}") from error
 
 
-async def invoke(tool: Tool, args: JSONObject, ctx: ToolContext, *, max_output: int = 64 * 1024) -> ToolResult:
+async def invoke(
+    tool: Tool, args: JSONObject, ctx: ToolContext, *, max_output: int = 64 * 1024, own_task: bool = False
+) -> ToolResult:
     """Run a tool on checked arguments. Whatever it does, there is a result; only our own cancellation is raised.
 
     A coroutine function runs on the loop, in a task of its own: what it does to its task (cancelling it, swallowing a
@@ -121,7 +125,13 @@ async def invoke(tool: Tool, args: JSONObject, ctx: ToolContext, *, max_output: 
 
     `SystemExit` is a fault of the tool like any other: `sys.exit` in a library must not end a server. So is
     `KeyboardInterrupt` in a worker; on the loop it is the user's Ctrl-C, and ends the loop.
+
+    Args:
+        own_task: The caller's task is there for this call alone, and it tells a cancellation of its own from one of
+            the tool's: a tool without a timeout needs no further task.
     """
+    if own_task and tool.on_loop and tool.timeout is None and ctx.deadline is None:
+        return await _directly(tool, args, ctx, max_output)
     began = time.monotonic()
     if tool.timeout is not None:
         ends = began + tool.timeout
@@ -134,8 +144,22 @@ async def invoke(tool: Tool, args: JSONObject, ctx: ToolContext, *, max_output: 
         seconds = round(max(0.0, (ctx.deadline or began) - began), 3)
         return ToolResult(output=f"{tool.name} timed out after {seconds:g} s", is_error=True)
     except Exception as error:  # noqa: BLE001 - the boundary: the model is told, and the run goes on
-        _log.debug("Tool %r failed", tool.name, exc_info=error)
-        return ToolResult(output=cut_text(describe(error), max_output), is_error=True)
+        return _fault(tool, error, max_output)
+
+
+async def _directly(tool: Tool, args: JSONObject, ctx: ToolContext, limit: int) -> ToolResult:
+    try:
+        value = await _contained(tool.execute(args, ctx))
+        if type(value) in _PLAIN and (result := encode_at_once(value, limit=limit)) is not None:
+            return result
+        return await _encoded(value, None, limit)
+    except Exception as error:  # noqa: BLE001 - the boundary, as in `invoke`
+        return _fault(tool, error, limit)
+
+
+def _fault(tool: Tool, error: Exception, limit: int) -> ToolResult:
+    _log.debug("Tool %r failed", tool.name, exc_info=error)
+    return ToolResult(output=cut_text(describe(error), limit), is_error=True)
 
 
 def unknown_tool(name: str, known: Iterable[str]) -> ToolResult:
@@ -174,14 +198,15 @@ def _told(error: BaseException) -> BaseException:
 
 
 async def _run(tool: Tool, args: JSONObject, ctx: ToolContext, limit: int) -> ToolResult:
-    execute = tool.execute
     deadline = ctx.deadline
-    if inspect.iscoroutinefunction(execute):
-        value = await _on_loop(execute(args, ctx), deadline)
-    else:
-        value = await _within(deadline, _workers.run(_call, execute, args, ctx, limit))
-        if isinstance(value, _Encoded):
-            return value.result
+    if tool.on_loop:
+        return await _encoded(await _on_loop(tool.execute(args, ctx), deadline), deadline, limit)
+    value = await _within(deadline, _workers.run(_call, tool.execute, args, ctx, limit))
+    return value.result if isinstance(value, _Encoded) else await _encoded(value, deadline, limit)
+
+
+async def _encoded(value: Any, deadline: float | None, limit: int) -> ToolResult:
+    """What a tool gave back, awaited as long as there is something to await, as a result."""
     while inspect.isawaitable(value):
         value = await _on_loop(value, deadline)
     if inspect.isasyncgen(value):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
-import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from toolnexus import _callbacks
 from toolnexus._batch import Place, ToolBatch
+from toolnexus.clock import within
 from toolnexus.dialects import Reply, Request
 from toolnexus.errors import HookFailed, ToolnexusError
 from toolnexus.events import Finished, StepFinished, TextDelta
-from toolnexus.hooks import AfterLLM, BeforeLLM, Hooks
-from toolnexus.messages import copy_messages
+from toolnexus.hooks import AfterLLM, BeforeLLM, Hooks, LLMOverride
+from toolnexus.messages import copy_messages, normalise, repair
 
 if TYPE_CHECKING:
     from toolnexus._model import Model
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from toolnexus.events import Event
     from toolnexus.messages import ToolMessage
     from toolnexus.tools import Tool, ToolCall
-
-_log = logging.getLogger("toolnexus")
 
 
 class Journal(Protocol):
@@ -69,7 +67,9 @@ async def steps(run: Run, tally: Tally, journal: Journal) -> AsyncGenerator[Even
     """
     try:
         for step in range(run.max_steps):
-            request = await _before(run, tally, step)
+            request = _request(run, tally)
+            if run.hooks:
+                request = await _before(run, request, step)
             reply: Reply | None = None
             parts = run.model.reply(request, deadline=run.deadline)
             try:
@@ -85,7 +85,8 @@ async def steps(run: Run, tally: Tally, journal: Journal) -> AsyncGenerator[Even
                 await parts.aclose()
             assert reply is not None, "a model's parts end with its reply"
             tally.reply(reply)
-            await _after(run, reply, step)
+            if run.hooks:
+                await _after(run, reply, step)
             yield StepFinished(usage=reply.usage, finish_reason=reply.finish_reason, model=reply.model)
             if reply.calls:
                 await journal.reply(reply)
@@ -119,9 +120,8 @@ def _place(run: Run, step: int) -> Place:
     )
 
 
-async def _before(run: Run, tally: Tally, step: int) -> Request:
-    """The request of the next step, as the hooks leave it."""
-    request = Request(
+def _request(run: Run, tally: Tally) -> Request:
+    return Request(
         model=run.model_id,
         messages=tally.transcript,
         system=run.system,
@@ -130,6 +130,10 @@ async def _before(run: Run, tally: Tally, step: int) -> Request:
         stream=run.stream,
         params=run.params,
     )
+
+
+async def _before(run: Run, request: Request, step: int) -> Request:
+    """The request of the next step, as the hooks leave it."""
     for hooks in run.hooks:
         if hooks.before_llm is None:
             continue
@@ -137,34 +141,29 @@ async def _before(run: Run, tally: Tally, step: int) -> Request:
             messages=copy_messages(request.messages), tools=tuple(request.tools), model=request.model, step=step
         )
         try:
-            override = hooks.before_llm(event)
-            if inspect.isawaitable(override):
-                override = await override
+            override = await within(run.deadline, _callbacks.ask(hooks.before_llm, event, LLMOverride))
+            if override is not None:
+                request = _overridden(request, override)
         except ToolnexusError:
             raise
         except Exception as error:
             raise HookFailed(f"before_llm raised {type(error).__name__}, so nothing was sent.") from error
-        if override is not None:
-            request = replace(
-                request,
-                messages=_given(override.messages, request.messages),
-                tools=tuple(_given(override.tools, request.tools)),
-                model=override.model or request.model,
-            )
     return request
 
 
-def _given(value: Sequence[Any] | None, otherwise: Sequence[Any]) -> Sequence[Any]:
-    return otherwise if value is None else value
+def _overridden(request: Request, override: LLMOverride) -> Request:
+    """The request with what a hook wants of it. Messages come from outside, so they are made sendable."""
+    messages, tools = override.messages, override.tools
+    return replace(
+        request,
+        messages=request.messages if messages is None else repair(normalise(messages))[0],
+        tools=request.tools if tools is None else tuple(tools),
+        model=override.model or request.model,
+    )
 
 
 async def _after(run: Run, reply: Reply, step: int) -> None:
     for hooks in run.hooks:
-        if hooks.after_llm is None:
-            continue
-        try:
-            answer = hooks.after_llm(AfterLLM(reply=reply, step=step))
-            if inspect.isawaitable(answer):
-                await answer
-        except Exception as error:  # noqa: BLE001 - watchers must not end the run
-            _log.warning("after_llm failed; the run goes on", exc_info=error)
+        if hooks.after_llm is not None:
+            event = AfterLLM(reply=reply, step=step)
+            await within(run.deadline, _callbacks.tell("after_llm", hooks.after_llm, event))

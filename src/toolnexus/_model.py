@@ -238,7 +238,8 @@ class HTTPModel:
 
     def _source(self, headers: Mapping[str, str]) -> str:
         """What came, and from where: usually enough to see that the base URL is wrong."""
-        return f"The answer ({headers.get('content-type') or 'of no content type'}) from {self._endpoint.shown_url}"
+        kind = headers.get("content-type", "").partition(";")[0].strip() or "of no content type"
+        return f"The answer ({kind}) from {self._endpoint.shown_url}"
 
     def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> ToolnexusError:
         """The error that an answer with a status of 300 or more is."""

@@ -23,12 +23,16 @@ class ModelSource(Protocol):
 
     Attributes:
         name: The model id that is asked when a call names none.
+        ready: Whether `prepare` has nothing to do any more.
     """
 
     name: str
 
+    @property
+    def ready(self) -> bool: ...
+
     async def prepare(self) -> None:
-        """Load what is heavy, off the event loop. Called before each turn; cheap after the first."""
+        """Load what is heavy, off the event loop, before the first turn."""
         ...
 
     def model(self) -> Model:
@@ -70,8 +74,12 @@ class HTTPSource:
         self._make: Callable[[], Model] | None = None
         self._opened: Transport | None = None
 
+    @property
+    def ready(self) -> bool:
+        return self._make is not None
+
     async def prepare(self) -> None:
-        if self._make is not None:
+        if self.ready:
             return
         await load("toolnexus._model", "toolnexus.transport.http", DIALECTS[self._endpoint.target.style][0])
         from toolnexus._model import HTTPModel, Learned

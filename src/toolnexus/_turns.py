@@ -28,7 +28,7 @@ _log = logging.getLogger("toolnexus")
 _T = TypeVar("_T")
 
 Prepare: TypeAlias = Callable[[], Awaitable[Run]]
-Tell: TypeAlias = Callable[[Event], None]
+Tell: TypeAlias = Callable[[Event], Awaitable[None]]
 
 _ENDING = 5.0
 """Seconds that recording the end of a turn may take once the run itself is over or cancelled."""
@@ -56,6 +56,9 @@ class _Nothing(Journal):
     async def reply(self, reply: Reply) -> None: ...
     def starting(self, call: ToolCall, tool: Tool) -> None: ...
     async def result(self, message: ToolMessage) -> None: ...
+
+
+_NOTHING = _Nothing()
 
 
 class _Record(Journal):
@@ -88,19 +91,14 @@ class _Record(Journal):
             self.added[-1] = {**last, "interrupted": True}
 
 
-async def forgotten(prepare: Prepare, history: list[Message], tell: Tell) -> AsyncGenerator[Event, None]:
+def forgotten(run: Run, history: list[Message]) -> AsyncGenerator[Event, None]:
     """A turn of no conversation: the loop alone. `history` ends with the prompt."""
-    run = await prepare()
-    events = steps(run, Tally(history, turn_id=run.turn_id, conversation_id=None), _Nothing())
-    try:
-        async for event in events:
-            tell(event)
-            yield event
-    finally:
-        await events.aclose()
+    return steps(run, Tally(history, turn_id=run.turn_id, conversation_id=None), _NOTHING)
 
 
-async def remembered(prepare: Prepare, prompt: UserMessage, memory: Memory, tell: Tell) -> AsyncGenerator[Event, None]:
+async def remembered(
+    prepare: Prepare, prompt: UserMessage, memory: Memory, tell: Tell | None
+) -> AsyncGenerator[Event, None]:
     """A turn on a store of two methods: one `get`, and one `save` for a turn that is to be kept.
 
     Raises:
@@ -120,7 +118,8 @@ async def remembered(prepare: Prepare, prompt: UserMessage, memory: Memory, tell
                 if isinstance(event, Finished):
                     finished = event
                     continue
-                tell(event)
+                if tell is not None:
+                    await tell(event)
                 yield event
         except BaseException as failure:
             await events.aclose()
@@ -137,7 +136,8 @@ async def remembered(prepare: Prepare, prompt: UserMessage, memory: Memory, tell
             raise
     finally:
         place.leave()
-    tell(finished)
+    if tell is not None:
+        await tell(finished)
     yield finished
 
 

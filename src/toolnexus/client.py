@@ -12,7 +12,7 @@ from toolnexus.blocking import BlockingStream, blocking
 from toolnexus.clock import Clock, SystemClock
 from toolnexus.conversation import Conversation
 from toolnexus.errors import ConfigurationError
-from toolnexus.options import Options, RunOptions, TurnOptions, at_least, check_id
+from toolnexus.options import RunOptions, TurnOptions, at_least, check_id, chosen
 from toolnexus.stores import ConversationStore
 from toolnexus.transport import Limits, Transport
 
@@ -67,7 +67,7 @@ class Client:
         Raises:
             ToolnexusError: See `toolnexus.errors`; with `.partial` once the model had answered anything.
         """
-        return await drain(self._engine.forgotten(prompt, toolkit, history, Options(**options), stream=False))
+        return await self._engine.run(prompt, toolkit, history, chosen(options))
 
     async def ask(
         self,
@@ -91,11 +91,10 @@ class Client:
             ToolnexusError: As for `run`.
         """
         check_id(id)
-        chosen, stream = Options(**options), on_text is not None
         if id is None:
-            events = self._engine.forgotten(prompt, toolkit, None, chosen, stream=stream)
-        else:
-            events = self._engine.remembered(prompt, toolkit, self._store, id, chosen, stream=stream)
+            return await self._engine.run(prompt, toolkit, None, chosen(options), on_text=on_text)
+        stream = on_text is not None
+        events = self._engine.remembered(prompt, toolkit, self._store, id, chosen(options), stream=stream)
         return await drain(events, on_text)
 
     def stream(
@@ -114,13 +113,12 @@ class Client:
             history: As for `run`.
         """
         check_id(id)
-        chosen = Options(**options)
         if id is None:
-            events = self._engine.forgotten(prompt, toolkit, history, chosen, stream=True)
+            events = self._engine.forgotten(prompt, toolkit, history, chosen(options))
         elif history is not None or prompt is None:
             raise ConfigurationError("A conversation has its own history: give either id= and a prompt, or history=.")
         else:
-            events = self._engine.remembered(prompt, toolkit, self._store, id, chosen, stream=True)
+            events = self._engine.remembered(prompt, toolkit, self._store, id, chosen(options), stream=True)
         return self._engine.watched(events)
 
     def conversation(self, toolkit: Tools = None, id: str | None = None) -> Conversation:
@@ -199,7 +197,7 @@ def create_client(
         request_params: Further request fields, merged last; its `tools` are appended.
         body_transform: Sees the final body and may change it or return another.
         hooks: See `toolnexus.hooks`.
-        on_event: Called with every event of every run. What it raises is logged.
+        on_event: Called with every event of every run; plain or async. What it raises is logged.
         transport: Your own HTTP. It stays yours to close.
         limits: Seconds and sizes of one request. None: `Limits()`.
         retries: How often a failed request is sent again while nothing was shown.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from toolnexus import _turns
 from toolnexus._engine import Engine, Tools, drain
 from toolnexus.messages import Message, Prompt, copy_messages
-from toolnexus.options import Options, TurnOptions
+from toolnexus.options import TurnOptions, chosen
 
 if TYPE_CHECKING:
     from toolnexus._stream import RunStream
@@ -50,8 +50,7 @@ class Conversation:
         await _turns.save(self._store, self.id or "", [])
 
     def _events(self, prompt: Prompt, options: TurnOptions, *, stream: bool) -> AsyncGenerator[Event, None]:
-        chosen = Options(**options)
-        return self._engine.remembered(prompt, self._toolkit, self._store, self.id, chosen, stream=stream)
+        return self._engine.remembered(prompt, self._toolkit, self._store, self.id, chosen(options), stream=stream)
 
 
 class _OwnList:

@@ -72,9 +72,15 @@ class _Source:
         self._generate = generate
         self._retries = retries
         self._clock = clock
+        self._loaded = False
+
+    @property
+    def ready(self) -> bool:
+        return self._loaded
 
     async def prepare(self) -> None:
         await load("toolnexus._json", "toolnexus._workers", "toolnexus.dialects.openai")
+        self._loaded = True
 
     def model(self) -> Model:
         return InProcessModel(self._generate, retries=self._retries, clock=self._clock)

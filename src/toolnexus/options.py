@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
 from toolnexus.errors import ConfigurationError, InvalidConversationId
 
@@ -61,6 +61,16 @@ class Options:
         return self.busy_timeout if self.busy == "wait" else 0.0
 
 
+def chosen(options: RunOptions | TurnOptions) -> Options:
+    """The options of a call, checked.
+
+    Raises:
+        TypeError: There is no such option.
+        ConfigurationError: A value cannot be meant.
+    """
+    return Options(**cast("dict[str, Any]", options)) if options else _DEFAULTS
+
+
 def at_least(name: str, value: object, least: float) -> None:
     """Refuse what is no finite number from `least` on. None passes: it was not set.
 
@@ -87,3 +97,6 @@ def check_id(conversation_id: object) -> None:
             f"id is {shown[:60]}; a conversation id is a str of 1 to {_MAX_ID} characters. "
             "Leave it out to remember nothing."
         )
+
+
+_DEFAULTS = Options()

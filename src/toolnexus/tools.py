@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -118,6 +118,8 @@ class ToolContext:
     @property
     def idempotency_key(self) -> str:
         """A key for payments and other things that must happen once: the same whenever this very call is repeated."""
+        import hashlib  # only few tools ask
+
         place = (self.conversation_id or "", self.turn_id, str(self.step), str(self.position))
         return hashlib.sha256("\0".join(place).encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
@@ -143,6 +145,7 @@ class Tool:
         idempotent: Running it twice is as good as once.
         needs_approval: A person has to agree before it runs.
         timeout: Seconds one call may take. None: as long as the run.
+        on_loop: Whether `execute` is a coroutine function; it follows from it.
     """
 
     name: str
@@ -156,3 +159,7 @@ class Tool:
     idempotent: bool = False
     needs_approval: bool = False
     timeout: float | None = None
+    on_loop: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "on_loop", inspect.iscoroutinefunction(self.execute))

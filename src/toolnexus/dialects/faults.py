@@ -326,7 +326,7 @@ def _plain(value: object) -> str:
 
 def _cut(said: str, length: int) -> str:
     """The beginning of a text, in whole words: half a key would no longer be known as one and be shown."""
-    return said[:length].rsplit(None, 1)[0] + "…"
+    return " ".join(said[:length].split()[:-1]) + "…"
 
 
 def _problem(item: JSONObject) -> str:
