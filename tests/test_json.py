@@ -67,6 +67,12 @@ def test_what_json_does_not_have_is_refused_with_its_place(value: object, place:
         _json.dumps(value)
 
 
+def test_known_nulls_do_not_hide_what_became_one() -> None:
+    assert _json.dumps([None], nulls=1) == b"[null]"
+    with pytest.raises(ValueError, match=r"value\[1\] is nan"):
+        _json.dumps([None, NAN], nulls=1)
+
+
 def test_strict_dumps_names_the_message() -> None:
     messages = [{"role": "user", "content": "null"}, {"role": "tool", "content": NAN}]
 

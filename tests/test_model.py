@@ -763,3 +763,25 @@ async def test_the_cause_of_an_error_is_kept_where_it_shows_nothing() -> None:
 def test_a_transport_for_tests_is_a_transport() -> None:
     transport: Transport = ScriptedTransport()
     assert transport
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [CUT, InvalidReply("What the server sent is no HTTP answer."), InvalidReply("The answer is too large.")],
+    ids=["cut", "garbage", "flood"],
+)
+async def test_what_goes_wrong_after_the_end_mark_takes_nothing_from_the_reply(trouble: Exception) -> None:
+    asked = Asked([*openai_stream("whole"), trouble])
+    assert (await asked.reply(stream=True)).text == "whole"
+
+
+async def test_a_deadline_takes_nothing_from_a_reply_whose_connection_stays_open() -> None:
+    asked = Asked(transport=Hanging(b"".join(openai_stream("whole"))))
+    assert (await asked.reply(stream=True, deadline=time.monotonic() + 0.05)).text == "whole"
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["one read", "many reads"])
+async def test_nothing_after_the_end_mark_belongs_to_the_reply(together: bool) -> None:
+    reads = [*openai_stream("one"), *openai_stream("two")]
+    asked = Asked([b"".join(reads)] if together else reads)
+    assert (await asked.reply(stream=True)).text == "one"

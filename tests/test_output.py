@@ -261,6 +261,18 @@ def test_json_data_is_read_back_unchanged(value: Any) -> None:
     assert json.loads(text(value)) == value
 
 
+SMALL = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=20),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=5) | st.integers() | st.none(), inner),
+    max_leaves=60,
+).filter(lambda value: not isinstance(value, str | float))
+
+
+@given(value=SMALL)
+def test_a_value_becomes_the_same_text_alone_as_within_another(value: Any) -> None:
+    assert text((value,)) == f"[{text(value)}]"  # what is in a tuple is not taken in at a glance
+
+
 LARGE: dict[str, Callable[[], Any]] = {
     "text": lambda: "x" * 50_000_000,
     "wide text": lambda: "é" * 25_000_000,

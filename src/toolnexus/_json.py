@@ -17,11 +17,13 @@ _LONG_NUMBER = b"0" * 19
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
 
-def dumps(value: object, where: str = "value") -> bytes:
+def dumps(value: object, where: str = "value", *, nulls: int = 0) -> bytes:
     """Encode a JSON value as compact UTF-8. Integers keep every digit; lone surrogates become U+FFFD.
 
     Args:
         where: What an error calls the value; the path to what is wrong is appended, as in `messages[3].content`.
+        nulls: How many times it holds None, as far as the caller knows. The more of them are known, the less often
+            the value has to be searched for what would become null unnoticed.
 
     Raises:
         ValueError: There is a NaN or an infinity in it, a key that is no text, or something that JSON does not have.
@@ -30,8 +32,8 @@ def dumps(value: object, where: str = "value") -> bytes:
         data = orjson.dumps(value, option=_OPTIONS)
     except TypeError:  # a big integer, a lone surrogate, or no JSON at all
         return _dumps_with_care(value, where)
-    # orjson writes NaN as null, so only an output with a null can hide one.
-    if b"null" in data and _has_nan(value):
+    # orjson writes NaN as null, so only an output with more nulls than there are Nones can hide one.
+    if data.count(b"null") > nulls and _has_nan(value):
         raise _refusal(value, where)
     return data
 

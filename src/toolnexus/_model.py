@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from toolnexus import _json
@@ -134,9 +134,13 @@ class HTTPModel:
         shown = False
         while True:
             try:
-                async with aclosing(self._attempt(request, data, deadline)) as parts:
-                    async for part in parts:
-                        shown = True
+                if request.stream:
+                    async with aclosing(self._streamed(request, data, deadline)) as parts:
+                        async for part in parts:
+                            shown = True
+                            yield part
+                else:
+                    for part in await self._whole(request, data, deadline):
                         yield part
             except ToolnexusError as error:
                 failure = self._redacted(error)
@@ -155,20 +159,13 @@ class HTTPModel:
             yield [Retrying(attempt=retried, delay=pause, kind=failure.kind, reason=str(failure))]
             await within(deadline, self._clock.sleep(pause))
 
-    def _attempt(self, request: Request, data: bytes, deadline: float | None) -> AsyncGenerator[ReplyPart, None]:
-        return self._streamed(request, data, deadline) if request.stream else self._whole(request, data, deadline)
-
-    async def _whole(self, request: Request, data: bytes, deadline: float | None) -> AsyncGenerator[ReplyPart, None]:
+    async def _whole(self, request: Request, data: bytes, deadline: float | None) -> list[ReplyPart]:
         endpoint = self._endpoint
-        answer = await within(
-            deadline, self._transport.post(endpoint.url, headers=endpoint.headers, body=data, limits=self._limits)
-        )
+        answering = self._transport.post(endpoint.url, headers=endpoint.headers, body=data, limits=self._limits)
+        answer = await (answering if deadline is None else within(deadline, answering))
         if answer.status >= 300:
             raise self._refusal(answer.status, answer.headers, answer.body)
-        reply = self._read(answer.body, answer.headers, request)
-        if deltas := _deltas(reply):
-            yield deltas
-        yield reply
+        return _parts(self._read(answer.body, answer.headers, request))
 
     async def _streamed(self, request: Request, data: bytes, deadline: float | None) -> AsyncGenerator[ReplyPart, None]:
         endpoint = self._endpoint
@@ -180,10 +177,8 @@ class HTTPModel:
             head = await _head(chunks)
             if not _is_stream(head, answer.headers):
                 whole = head + b"".join([chunk async for chunk in chunks])
-                reply = self._read(whole, answer.headers, request)
-                if deltas := _deltas(reply):
-                    yield deltas
-                yield reply
+                for part in _parts(self._read(whole, answer.headers, request)):
+                    yield part
                 return
             events = _Events(self._dialect.decoder(self._encoder.reading(request)))
             broken: ConnectionFailed | None = None
@@ -345,6 +340,8 @@ class _Events:
         try:
             for payload in payloads:
                 deltas += feed(payload)
+                if self._decoder.done:
+                    break  # however the stream is cut, nothing after its end mark counts
         except ToolnexusError as error:
             failure = error
         if deltas:
@@ -385,9 +382,18 @@ class _Bounded:
 
 def _encoded(body: Mapping[str, Any]) -> bytes:
     try:
-        return _json.dumps(body, "The request")
+        return _json.dumps(body, "The request", nulls=_nulls(body))
     except ValueError as error:
         raise ConfigurationError(f"{error} Look at request_params and body_transform.") from error
+
+
+def _nulls(body: Mapping[str, Any]) -> int:
+    """How many messages have None as their content. On some wires those that only call do."""
+    messages = body.get("messages")
+    if not isinstance(messages, list):
+        return 0
+    objects = cast("list[dict[str, Any]]", messages)
+    return [type(item) is dict and item.get("content", "") for item in objects].count(None)
 
 
 async def _head(chunks: AsyncIterator[bytes]) -> bytes:
@@ -402,7 +408,8 @@ async def _head(chunks: AsyncIterator[bytes]) -> bytes:
 
 async def _linger(chunks: AsyncIterator[bytes]) -> None:
     """Let an answer that said it is done end, so that its connection can be used again, but do not wait for it long."""
-    with suppress(TimeoutError, ConnectionFailed):
+    # The reply is there. Whatever is wrong with what follows, or with the run's time, takes nothing from it.
+    with suppress(TimeoutError, ToolnexusError):
         async with asyncio.timeout(_LINGER):
             async for _ in chunks:
                 pass
@@ -436,12 +443,12 @@ def _is_page(head: bytes, headers: Mapping[str, str]) -> bool:
     return head[:1] == b"<" or headers.get("content-type", "").startswith("text/html")
 
 
-def _deltas(reply: Reply) -> list[Delta]:
+def _parts(reply: Reply) -> list[ReplyPart]:
     """A whole reply for a reader of deltas."""
     deltas: list[Delta] = [ReasoningDelta(reply.reasoning)] if reply.reasoning else []
     if reply.text:
         deltas.append(TextDelta(reply.text))
-    return deltas
+    return [deltas, reply] if deltas else [reply]
 
 
 def _may_be_paid_for(failure: ToolnexusError, request: Request) -> bool:

@@ -27,7 +27,10 @@ def decode(text: str) -> Any:
         ValueError: It is not JSON (NaN and Infinity are not), or a number or the nesting is beyond any use.
     """
     try:
-        value = _DECODE(clean_text(text))
+        text = clean_text(text).strip(_BLANKS)
+        value, end = _DECODER.raw_decode(text)
+        if end != len(text):
+            raise ValueError("There is more than one JSON value.")
         # An escape is the only way left to write half a surrogate pair.
         return clean(value) if "\\u" in text else value
     except RecursionError as error:
@@ -45,5 +48,6 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON.")
 
 
-_DECODE = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant).decode
+_BLANKS = " \t\n\r"
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant)
 _ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode

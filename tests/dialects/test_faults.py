@@ -66,7 +66,11 @@ KINDS = [
     # look-alikes
     ("rate_limit", 429, openai("Request too large: tokens per minute limit 6000", "tokens", "rate_limit_exceeded")),
     ("rate_limit", 413, openai("Request too large for model (TPM): Limit 6000", "tokens", "rate_limit_exceeded")),
-    ("rate_limit", 429, openai("Request too large for m on tokens per min (TPM): Limit 10000, Used 9000, Requested 2000")),
+    (
+        "rate_limit",
+        429,
+        openai("Request too large for m on tokens per min (TPM): Limit 10000, Used 9000, Requested 2000"),
+    ),
     (
         "bad_request",
         400,
@@ -282,3 +286,14 @@ def test_waiting_for_a_rate_limit_helps_unless_one_request_exceeds_it(said: str,
     error = fault(429, {}, openai(said, "tokens", "rate_limit_exceeded"), now=0.0)
     assert error is not None
     assert (error.kind, error.retryable) == ("rate_limit", helps)
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda inner: [{"msg": inner}], lambda inner: {"message": inner}, lambda inner: [inner]]
+)
+def test_an_error_may_be_nested_as_deep_as_json_can_be(wrap: Any) -> None:
+    message: Any = "deep"
+    for _ in range(400):
+        message = wrap(message)
+    assert fault(400, {}, {"error": {"message": message}}, now=NOW) is not None
+    assert fault(200, {}, {"error": {"message": message}}, now=NOW) is not None

@@ -60,6 +60,16 @@ def test_a_name_that_comes_later_never_takes_a_given_one() -> None:
     assert names.wire(taken) != taken
 
 
+def test_a_copy_of_names_learns_for_itself() -> None:
+    names = ToolNames()
+    made = names.wire("notes.search")
+    copy = names.copy()
+    copy.add([later := "later.one"])
+    assert copy.wire("notes.search") == made
+    assert names.changed == {made: "notes.search"}
+    assert copy.changed == {made: "notes.search", copy.wire(later): later}
+
+
 @given(st.lists(st.lists(call_ids, max_size=4), max_size=5))
 def test_mapped_ids_fit_are_unique_and_come_out_the_same_again(conversation: list[list[str]]) -> None:
     one, other = CallIds(MISTRAL), CallIds(MISTRAL)

@@ -7,6 +7,7 @@ import gc
 import gzip
 import io
 import logging
+import os
 import socket
 import struct
 import subprocess
@@ -326,6 +327,50 @@ async def test_a_server_that_never_begins_to_answer_is_given_up() -> None:
             error = await failing(work)
             assert (error.kind, error.request_sent) == ("timeout", True)
         await asyncio.wait_for(server.closed.wait(), 5)
+
+
+async def test_a_short_patience_does_not_wait_for_a_longer_one() -> None:
+    async with serving(never) as server, transport() as http:
+        longer = asyncio.create_task(failing(post(http, server.url, limits=Limits(connect=0.1, first_byte=0.3))))
+        shorter = asyncio.create_task(failing(post(http, server.url, limits=Limits(connect=0.05, first_byte=0.05))))
+        done, _ = await asyncio.wait([longer, shorter], return_when=asyncio.FIRST_COMPLETED)
+        assert done == {shorter}
+        assert (await longer).kind == "timeout"
+        error = await failing(post(http, server.url, limits=Limits(connect=0.05, first_byte=0.05)))
+        assert error.kind == "timeout"
+
+
+async def test_whoever_cancels_a_request_that_is_given_up_is_still_heard() -> None:
+    arrived = asyncio.Event()
+
+    async def answer(to: Exchange) -> None:
+        arrived.set()
+        await to.hung_up()
+
+    loop = asyncio.get_running_loop()
+    async with serving(answer) as server, transport() as http:
+        waiting = asyncio.create_task(post(http, server.url, limits=Limits(connect=0.05, first_byte=0.25)))
+        await arrived.wait()
+        [pool] = http._connections.pools.values()
+        timer = pool.patience._timer
+        assert timer is not None
+        loop.call_at(timer.when(), waiting.cancel)  # with the timer, before the request hears of either
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert waiting.cancelling() == 1, "only the other one's is left"
+
+
+async def test_a_transport_leaves_no_timer_behind() -> None:
+    async def answer(to: Exchange) -> None:
+        await to.send(JSON)
+
+    async with serving(answer) as server:
+        async with transport() as http:
+            await post(http, server.url)
+            [pool] = http._connections.pools.values()
+        timer = pool.patience._timer
+        assert timer is not None
+        assert timer.cancelled()
 
 
 async def test_a_server_that_falls_silent_is_given_up_and_what_came_before_is_kept() -> None:
@@ -815,3 +860,54 @@ async def test_a_proxy_that_speaks_no_http_is_refused(monkeypatch: pytest.Monkey
         with pytest.raises(ConfigurationError, match="NO_PROXY") as caught:
             await post(http, "http://model.test/v1")
     assert "canary" not in shown(caught.value)
+
+
+async def test_what_comes_unasked_is_not_the_answer_to_the_next_request() -> None:
+    read = asyncio.Event()
+    arrived = asyncio.Event()
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.send(JSON.replace(b"{}", b"%02d" % len(served.seen)))
+        await read.wait()
+        await exchange.send(JSON.replace(b"{}", b"99"))
+        arrived.set()
+
+    async def other(exchange: Exchange) -> None:
+        await exchange.send(JSON)
+
+    async with serving(answer) as served, serving(other) as elsewhere, transport() as http:
+        assert await post(http, served.url) == b"01"
+        read.set()
+        await arrived.wait()
+        await post(http, elsewhere.url)  # a whole exchange later, it has been received
+        assert await post(http, served.url) == b"02"
+        assert served.connections == 2
+
+
+@pytest.mark.parametrize("host", ["a..example", "a" * 64 + ".example"])
+async def test_a_host_that_no_name_can_be_is_a_configuration_error(host: str) -> None:
+    async with transport() as http:
+        with pytest.raises(ConfigurationError, match="base_url"):
+            await post(http, f"http://{host}/v1")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_forked_process_does_not_wait_for_a_loop_that_runs_in_its_parent() -> None:
+    program = """
+import asyncio, contextlib, os, threading, time, warnings
+from toolnexus import ConnectionFailed, Limits
+from toolnexus.transport.http import HTTPTransport
+warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
+http, loop = HTTPTransport(), asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+with contextlib.suppress(ConnectionFailed):  # nobody listens there, but there is a pool now
+    work = http.post("http://127.0.0.1:9/", headers={}, body=b"", limits=Limits())
+    asyncio.run_coroutine_threadsafe(work, loop).result()
+if (child := os.fork()) == 0:
+    began = time.monotonic()
+    asyncio.run(http.aclose())
+    os._exit(7 if time.monotonic() - began < 0.9 else 3)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("7\n", "")

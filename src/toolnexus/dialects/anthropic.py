@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 from toolnexus import _json
 from toolnexus.dialects import Encoder, Reading, Reply, ReplyDecoder, Request, Target, params, replies, steps
+from toolnexus.dialects.declarations import Declarations
 from toolnexus.dialects.faults import error_in
 from toolnexus.dialects.names import CallIds, ToolNames
 from toolnexus.dialects.payloads import JSONObject, count, is_object, objects, read_event, text
@@ -60,8 +61,11 @@ class Anthropic:
     style = "anthropic"
     path = "/v1/messages"
 
+    def __init__(self) -> None:
+        self._declarations = Declarations(_declaration)
+
     def encoder(self, target: Target) -> Encoder:
-        return _Encoder(target)
+        return _Encoder(target, self._declarations)
 
     def decode(self, body: object, reading: Reading) -> Reply:
         """Read a whole answer."""
@@ -89,8 +93,9 @@ class Anthropic:
 class _Encoder:
     """Requests of one run."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, declarations: Declarations) -> None:
         self._target = target
+        self._declarations = declarations
         self._names = ToolNames()
         self._tools: Sequence[Tool] = ()
         self._wire_tools: list[JSONObject] = []
@@ -135,15 +140,7 @@ class _Encoder:
         if tools is self._tools:
             return
         self._tools = tools
-        self._names.add(tool.name for tool in tools)
-        self._wire_tools = [
-            {
-                "name": self._names.wire(tool.name),
-                **({"description": tool.description} if tool.description else {}),
-                "input_schema": object_schema(tool.input_schema),
-            }
-            for tool in tools
-        ]
+        self._names, self._wire_tools = self._declarations.of(tools, self._names)
 
     def _conversation(self) -> list[JSONObject]:
         """The messages as the wire wants them to begin and to end."""
@@ -192,7 +189,7 @@ class _Encoder:
             blocks = _text_blocks(said)
             for call, call_id in zip(calls, ids, strict=True):
                 function = call["function"]
-                arguments = _json.loads(sendable_arguments(function["arguments"]))
+                arguments = _json.loads(function["arguments"])
                 name = self._names.wire(function["name"])
                 blocks.append({"type": "tool_use", "id": call_id, "name": name, "input": arguments})
         self._push("assistant", blocks)
@@ -228,6 +225,14 @@ class _Encoder:
                 case _:
                     blocks.append(block)
         return blocks if any(_kind(block) not in _THINKING for block in blocks) else []
+
+
+def _declaration(tool: Tool, name: str) -> JSONObject:
+    return {
+        "name": name,
+        **({"description": tool.description} if tool.description else {}),
+        "input_schema": object_schema(tool.input_schema),
+    }
 
 
 def _without_open_server_calls(blocks: list[JSONObject]) -> list[JSONObject]:

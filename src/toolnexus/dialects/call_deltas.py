@@ -37,6 +37,7 @@ class CallDeltas:
     def __init__(self) -> None:
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[tuple[str, int | None], _Call] = {}  # also without the index: the first call of that id
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -57,7 +58,10 @@ class CallDeltas:
             self._calls.append(call)
         if index is not None:
             self._by_index[index] = call
-        call.id = call.id or call_id
+        if call_id and not call.id:
+            call.id = call_id
+            for key in ((call_id, None), (call_id, call.index)):
+                self._by_id.setdefault(key, call)
         if name and name != call.name:
             call.name = name if name.startswith(call.name) else call.name + name
         if arguments:
@@ -73,9 +77,8 @@ class CallDeltas:
         if call_id:
             if call is not None and call.id == call_id:
                 return call
-            for known in self._calls:
-                if known.id == call_id and (index is None or known.index == index):
-                    return known
+            if known := self._by_id.get((call_id, index)):
+                return known
             if index is None or (name and call is not None and call.name):
                 return None
             return call  # an id of its own in each piece

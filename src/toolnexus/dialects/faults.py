@@ -22,6 +22,9 @@ _LONGEST_MESSAGE = 500
 _LONGEST_TEXT = 8 * _LONGEST_MESSAGE
 """Characters of an error that are looked at."""
 
+_DEEPEST = 8
+"""How far down in an error is looked for what it says."""
+
 _RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "timeout", "malformed_tool_call"})
 
 _NEXT_STEP = {
@@ -297,23 +300,23 @@ def _status(value: object) -> int | None:
     return value if isinstance(value, int) and 400 <= value <= 599 else None
 
 
-def _text(error: JSONObject) -> str:
+def _text(error: JSONObject, depth: int = 0) -> str:
     """What an error says. A relay's error also holds what stood behind it."""
-    said = next(
-        filter(None, (_plain(error.get(key)) for key in ("message", "Message", "msg", "detail", "error_msg", "title"))),
-        "",
-    )
+    told = (error.get(key) for key in ("message", "Message", "msg", "detail", "error_msg", "title"))
+    said = next(filter(None, (_plain(value, depth) for value in told)), "")
     metadata = error.get("metadata")
-    raw = _plain(metadata.get("raw")) if is_object(metadata) else ""
+    raw = _plain(metadata.get("raw"), depth) if is_object(metadata) else ""
     return f"{said}: {raw}" if said and raw else said or raw
 
 
-def _plain(value: object) -> str:
+def _plain(value: object, depth: int = 0) -> str:
     """A text of an error as one line."""
+    if depth == _DEEPEST:
+        return ""
     if isinstance(value, list):
-        return "; ".join(filter(None, (_plain(item) for item in cast("list[object]", value))))
+        return "; ".join(filter(None, (_plain(item, depth + 1) for item in cast("list[object]", value))))
     if is_object(value):
-        return _problem(value)
+        return _problem(value, depth + 1)
     if not isinstance(value, str):
         return ""
     if _HTML.match(value):
@@ -329,10 +332,10 @@ def _cut(said: str, length: int) -> str:
     return " ".join(said[:length].split()[:-1]) + "…"
 
 
-def _problem(item: JSONObject) -> str:
+def _problem(item: JSONObject, depth: int) -> str:
     """One of FastAPI's validation problems, `{"loc": ["body", "max_tokens"], "msg": "…"}`, or a nested error."""
     place = item.get("loc")
-    said = _text(item)
+    said = _text(item, depth)
     if not isinstance(place, list):
         return said
     return f"{'.'.join(str(step) for step in cast('list[object]', place))}: {said}"

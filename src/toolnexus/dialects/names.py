@@ -33,6 +33,18 @@ class ToolNames:
         self._changed: dict[str, str] = {}
         self._taken: set[str] = set()
 
+    def __bool__(self) -> bool:
+        """Whether any name is known."""
+        return bool(self._wire)
+
+    def copy(self) -> ToolNames:
+        """The same names; what either learns from now on, the other does not."""
+        other = ToolNames()
+        other._wire.update(self._wire)
+        other._changed.update(self._changed)
+        other._taken.update(self._taken)
+        return other
+
     @property
     def changed(self) -> Mapping[str, str]:
         """Wire name to tool name, of those that differ."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from toolnexus.dialects import Encoder, Reading, Reply, ReplyDecoder, Request, Target, params, replies, steps
 from toolnexus.dialects.call_deltas import CallDeltas, as_text
+from toolnexus.dialects.declarations import Declarations
 from toolnexus.dialects.faults import error_in
 from toolnexus.dialects.names import CallIds, ToolNames
 from toolnexus.dialects.payloads import JSONObject, count, is_object, objects, read_event, text
@@ -18,7 +19,7 @@ from toolnexus.dialects.replies import WireCall
 from toolnexus.dialects.schemas import object_schema
 from toolnexus.errors import IncompleteReply, InvalidReply, ProviderError
 from toolnexus.events import ReasoningDelta, TextDelta, Usage
-from toolnexus.messages import sendable_arguments, text_of
+from toolnexus.messages import text_of
 
 if TYPE_CHECKING:
     from toolnexus.events import Delta, FinishReason
@@ -56,6 +57,9 @@ _CHATTER = frozenset({"annotations", "audio", "images", "name", "id", "index", "
 
 _NOT_REPLAYED = _NEUTRAL_FIELDS | _CHATTER
 
+_CALL_FIELDS = frozenset({"id", "type", "function", "index"})
+"""Fields of a call that the neutral shape holds."""
+
 _NOTHING = "(no output)"
 """Stands for a result without text, which some servers refuse."""
 
@@ -66,8 +70,11 @@ class OpenAI:
     style = "openai"
     path = "/chat/completions"
 
+    def __init__(self) -> None:
+        self._declarations = Declarations(_declaration)
+
     def encoder(self, target: Target) -> Encoder:
-        return _Encoder(target)
+        return _Encoder(target, self._declarations)
 
     def decode(self, body: object, reading: Reading) -> Reply:
         """Read a whole answer."""
@@ -92,8 +99,9 @@ class OpenAI:
 class _Encoder:
     """Requests of one run."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, declarations: Declarations) -> None:
         self._target = target
+        self._declarations = declarations
         self._names = ToolNames()
         self._tools: Sequence[Tool] = ()
         self._wire_tools: list[JSONObject] = []
@@ -140,18 +148,7 @@ class _Encoder:
         if tools is self._tools:
             return
         self._tools = tools
-        self._names.add(tool.name for tool in tools)
-        self._wire_tools = [
-            {
-                "type": "function",
-                "function": {
-                    "name": self._names.wire(tool.name),
-                    **({"description": tool.description} if tool.description else {}),
-                    "parameters": object_schema(tool.input_schema),
-                },
-            }
-            for tool in tools
-        ]
+        self._names, self._wire_tools = self._declarations.of(tools, self._names)
 
     def _say(self, role: str, content: Content) -> None:
         if wire := _content(content):
@@ -175,7 +172,7 @@ class _Encoder:
                 "type": "function",
                 "function": {
                     "name": self._names.wire(call["function"]["name"]),
-                    "arguments": sendable_arguments(call["function"]["arguments"]),
+                    "arguments": call["function"]["arguments"],
                 },
                 **extra,
             }
@@ -208,6 +205,17 @@ class _Encoder:
         return fields, extras if len(extras) == calls else bare
 
 
+def _declaration(tool: Tool, name: str) -> JSONObject:
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            **({"description": tool.description} if tool.description else {}),
+            "parameters": object_schema(tool.input_schema),
+        },
+    }
+
+
 def _content(content: Content) -> str | list[JSONObject]:
     """A message's content without its blank texts; empty if nothing is left."""
     if isinstance(content, str):
@@ -232,8 +240,8 @@ def _parts(content: Content) -> list[JSONObject]:
 
 
 def _first_choice(choices: object) -> JSONObject | None:
-    for choice in cast("list[object]", choices) if isinstance(choices, list) else ():
-        if is_object(choice) and not choice.get("index"):
+    for choice in objects(choices):
+        if not choice.get("index"):
             return choice
     return None
 
@@ -255,7 +263,8 @@ def _check(choice: JSONObject) -> None:
 
 def _reply(message: JSONObject, reason: object, usage: Usage | None, model: object, reading: Reading) -> Reply:
     """The reply that a message is, whole or put together from its deltas."""
-    said = _text(message.get("content"))
+    content = message.get("content")
+    said = _text(content)
     finish = _FINISH_REASONS.get(text(reason).lower(), "unknown")
     refusal = text(message.get("refusal"))
     if refusal:
@@ -272,23 +281,29 @@ def _reply(message: JSONObject, reason: object, usage: Usage | None, model: obje
         name, arguments = text(function.get("name")), as_text(function.get("arguments"))
         if name or arguments:
             calls.append(WireCall(text(entry.get("id")), name, arguments))
-            extras.append(
-                {key: value for key, value in entry.items() if key not in {"id", "type", "function", "index"} and value}
-            )
+            extras.append(_beyond(entry, _CALL_FIELDS))
+    plain = message.keys() <= _NEUTRAL_FIELDS and not isinstance(content, list)  # as most are
     return replies.build(
         reading,
         text=said,
-        reasoning=_reasoning(message),
+        reasoning="" if plain else _reasoning(message),
         calls=calls,
         finish=finish,
         usage=usage,
         model=model,
-        native=_native(message, () if finish in replies.CUT else extras),
+        native=None if plain and not any(extras) else _native(message, () if finish in replies.CUT else extras),
     )
 
 
+def _beyond(fields: JSONObject, known: frozenset[str]) -> JSONObject:
+    """What there is, and tells something, beside the known fields."""
+    if fields.keys() <= known:
+        return {}
+    return {key: value for key, value in fields.items() if value and key not in known}
+
+
 def _native(message: JSONObject, extras: Sequence[JSONObject]) -> JSONObject:
-    fields = {key: value for key, value in message.items() if value and key not in _NOT_REPLAYED}
+    fields = _beyond(message, _NOT_REPLAYED)
     content = message.get("content")
     if any(part.get("type") != "text" for part in objects(content)):
         fields["content"] = content

@@ -45,8 +45,7 @@ def is_object(value: object) -> TypeGuard[JSONObject]:
 
 def objects(value: object) -> list[JSONObject]:
     """The objects of a JSON list; whatever else is there is left out."""
-    items = cast("list[object]", value) if isinstance(value, list) else []
-    return [item for item in items if is_object(item)]
+    return [item for item in cast("list[object]", value) if is_object(item)] if isinstance(value, list) else []
 
 
 def text(value: object) -> str:
@@ -56,4 +55,4 @@ def text(value: object) -> str:
 
 def count(value: object) -> int:
     """A JSON value that should be a number of tokens; 0 if it is none."""
-    return int(value) if isinstance(value, int | float) and value > 0 else 0
+    return int(value) if isinstance(value, (int, float)) and value > 0 else 0

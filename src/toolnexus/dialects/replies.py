@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolnexus.dialects import Reading, Reply
 from toolnexus.messages import sendable_arguments
@@ -18,8 +17,7 @@ CUT: frozenset[FinishReason] = frozenset({"length", "content_filter", "refusal"}
 """Finish reasons of replies that may end in the middle of a call."""
 
 
-@dataclass(frozen=True, slots=True)
-class WireCall:
+class WireCall(NamedTuple):
     """A call as the wire spelled it. The id may be empty or taken, `arguments` any text."""
 
     id: str

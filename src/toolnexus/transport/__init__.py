@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from toolnexus._checks import at_least
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -23,6 +25,11 @@ class Limits:
     first_byte: float = 600.0
     silence: float = 120.0
     reply_bytes: int = 256 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        for name in ("connect", "first_byte", "silence"):
+            at_least(name, getattr(self, name), 0)
+        at_least("reply_bytes", self.reply_bytes, 1, whole=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

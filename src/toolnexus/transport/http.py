@@ -8,10 +8,10 @@ import functools
 import io
 import os
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from multidict import CIMultiDictProxy
+
+_T = TypeVar("_T")
 
 _READ_AHEAD = 64 * 1024
 """Bytes of an answer that wait for their reader before the sender is slowed; aiohttp holds up to twice as many."""
@@ -42,7 +44,7 @@ _LARGE_BODY = 1024 * 1024
 
 # Whatever aiohttp raises for a failed request. Its own errors may hold the headers that were sent, so they are never
 # chained: see `_failure`.
-_FAULTS = (aiohttp.ClientError, OSError)
+_FAULTS = (aiohttp.ClientError, OSError, UnicodeError)  # the last one for a host that no name server could know
 
 
 class HTTPTransport:
@@ -58,9 +60,7 @@ class HTTPTransport:
 
     async def post(self, url: str, *, headers: Mapping[str, str], body: bytes, limits: Limits) -> Response:
         async with _Exchange(self._connections, url, headers, body, limits) as answer:
-            parts = [part async for part in answer.chunks()]
-        whole = parts[0] if len(parts) == 1 else b"".join(parts)
-        return Response(status=answer.status, headers=answer.headers, body=whole)
+            return Response(status=answer.status, headers=answer.headers, body=await answer.whole())
 
     def stream(self, url: str, *, headers: Mapping[str, str], body: bytes, limits: Limits) -> _Exchange:
         return _Exchange(self._connections, url, headers, body, limits)
@@ -83,8 +83,22 @@ class _Pool:
 
     process: int
     session: aiohttp.ClientSession
+    patience: _Patience
     open: set[aiohttp.ClientResponse]
     keeper: AsyncGenerator[None, None]
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Never uses a connection again on which something came that nobody asked for: it would be read as an answer."""
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[aiohttp.tracing.Trace], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.connector.Connection:
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            if connection.protocol is None or not connection.protocol.should_close:
+                return connection
+            connection.close()
 
 
 class _Connections:
@@ -118,14 +132,16 @@ class _Connections:
             if other.is_closed() and (dead := self.pools.pop(other, None)):
                 _disown(dead)
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE),
+            connector=_Connector(limit=0, keepalive_timeout=_IDLE),
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=_READ_AHEAD,
             max_line_size=_LONGEST_HEADER,
             max_field_size=_LONGEST_HEADER,
         )
+        patience = _Patience(loop)
         answers: set[aiohttp.ClientResponse] = set()
-        pool = self.pools[loop] = _Pool(os.getpid(), session, answers, _keep(session, answers, self.pools, loop))
+        keeper = _keep(session, patience, answers, self.pools, loop)
+        pool = self.pools[loop] = _Pool(os.getpid(), session, patience, answers, keeper)
         await anext(pool.keeper)
         return pool
 
@@ -133,8 +149,8 @@ class _Connections:
         here = asyncio.get_running_loop()
         for loop in list(self.pools):
             pool = self.pools.pop(loop, None)
-            if pool is None:
-                continue
+            if pool is None or pool.process != os.getpid():
+                continue  # somebody else has closed it, or it is our parent's, who needs it
             if loop is here:
                 await pool.keeper.aclose()
             elif loop.is_running():
@@ -144,6 +160,58 @@ class _Connections:
             elif loop.is_closed():
                 _disown(pool)
             # A loop that only rests closes a generator that nobody holds, once it runs again.
+
+
+class _Patience:
+    """Ends the waits of one loop that last too long.
+
+    All of them share a timer. Nearly every wait ends long before its time, and a timer of its own would cost it more
+    than all else that we add to a request.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ends: dict[asyncio.Task[Any], float | None] = {}  # on the loop's clock; None: it was ended
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def wait(self, seconds: float, work: Awaitable[_T]) -> _T:
+        """Await `work` in the running task, as within `asyncio.timeout`: raises `TimeoutError` when it is too late."""
+        task = asyncio.current_task(self._loop)
+        assert task is not None, "requests are sent by tasks"
+        cancelling = task.cancelling()
+        self._ends[task] = ends = self._loop.time() + seconds
+        if self._timer is None or ends < self._timer.when():
+            self._look_at(ends)
+        try:
+            return await work
+        except BaseException as error:
+            # The task is cancelled once for our sake; if it is cancelled once more, somebody else wants it to end.
+            ours = self._ends[task] is None and task.uncancel() <= cancelling
+            if ours and isinstance(error, asyncio.CancelledError):
+                raise TimeoutError from error
+            raise
+        finally:
+            del self._ends[task]
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_at(self, time: float) -> None:
+        self.close()
+        self._timer = self._loop.call_at(time, self._look)
+
+    def _look(self) -> None:
+        """End what is too late, and look again when the next one may be."""
+        self._timer = None
+        now = self._loop.time()
+        for task, ends in self._ends.items():
+            if ends is not None and ends <= now:
+                self._ends[task] = None
+                task.cancel()
+        waiting = [ends for ends in self._ends.values() if ends is not None]
+        if waiting:
+            self._look_at(min(waiting))
 
 
 class _Exchange:
@@ -165,15 +233,17 @@ class _Exchange:
         self._pool = pool = await self._connections.pool()
         body, limits = self._body, self._limits
         try:
-            async with asyncio.timeout(limits.connect + limits.first_byte):
-                response = await pool.session.post(
+            response = await pool.patience.wait(
+                limits.connect + limits.first_byte,
+                pool.session.post(
                     route.url,
                     data=body if len(body) < _LARGE_BODY else io.BytesIO(body),
                     headers=self._headers,
                     allow_redirects=False,
                     proxy=route.proxy,
                     timeout=_timeout(limits.connect),
-                )
+                ),
+            )
         except _FAULTS as error:
             failure = _failure(error, route.url)
         else:
@@ -203,6 +273,12 @@ class _Answer:
 
     def chunks(self) -> AsyncIterator[bytes]:
         return _Chunks(self._response, self._limits)
+
+    async def whole(self) -> bytes:
+        content = self._response.content
+        if content.is_eof() and content.exception() is None and content.total_bytes <= self._limits.reply_bytes:
+            return content.read_nowait()  # all of it came along with the headers
+        return b"".join([chunk async for chunk in self.chunks()])
 
 
 class _Chunks:
@@ -281,7 +357,7 @@ def _bound_silence(response: aiohttp.ClientResponse, seconds: float) -> None:
 def _failure(error: Exception, url: URL) -> ToolnexusError:
     """Say what a failed request means. Only the system's own error becomes the cause: it holds no header and no URL."""
     server = str(url.origin())
-    if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
+    if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError | UnicodeError):
         return ConfigurationError("The URL of the request cannot be called. Check base_url.")
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return ConnectionFailed(f"The proxy refused to reach {server}: {error.status}.", request_sent=False)
@@ -340,6 +416,7 @@ def _proxy(url: URL) -> URL | None:
 
 async def _keep(
     session: aiohttp.ClientSession,
+    patience: _Patience,
     answers: set[aiohttp.ClientResponse],
     pools: dict[asyncio.AbstractEventLoop, _Pool],
     loop: asyncio.AbstractEventLoop,
@@ -349,6 +426,7 @@ async def _keep(
         yield
     finally:
         pools.pop(loop, None)
+        patience.close()
         for answer in list(answers):
             answer.close()  # else its reader would wait for ever
         await session.close()
