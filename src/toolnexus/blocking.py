@@ -7,7 +7,9 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from toolnexus.errors import ConfigurationError
 
@@ -50,15 +52,55 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
             "An event loop is running in this thread, and a blocking call would stop it. "
             "Await the form without `_sync` instead."
         )
-    done = asyncio.run_coroutine_threadsafe(work, _loop())
+    call = _Call(work, _loop())
     try:
-        return done.result()
+        call.submit()
+        return call.outcome.result()
     except KeyboardInterrupt:
-        ended = threading.Event()
-        done.add_done_callback(lambda _: ended.set())
-        done.cancel()
-        ended.wait(_STOPPING)
+        call.stop()
         raise
+
+
+class _Call(Generic[_T]):
+    """A coroutine on the background loop, and what comes of it.
+
+    `asyncio.run_coroutine_threadsafe` does not do: its future cannot be cancelled without being over at once, although
+    the coroutine still ends its turn, and a Ctrl-C within it leaves nothing to cancel.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, _T], loop: asyncio.AbstractEventLoop) -> None:
+        self.outcome: Future[_T] = Future()
+        self._work = work
+        self._loop = loop
+        self._task: asyncio.Task[_T] | None = None
+
+    def submit(self) -> None:
+        self._loop.call_soon_threadsafe(self._start)
+
+    def stop(self) -> None:
+        """Cancel it, and wait for its end for a bounded time."""
+        self._loop.call_soon_threadsafe(self._cancel)
+        with suppress(CancelledError, TimeoutError):
+            self.outcome.exception(_STOPPING)
+
+    def _start(self) -> None:
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(self._end)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        else:  # it was never submitted
+            self._work.close()
+            self.outcome.cancel()
+
+    def _end(self, task: asyncio.Task[_T]) -> None:
+        if task.cancelled():
+            self.outcome.cancel()
+        elif (error := task.exception()) is not None:
+            self.outcome.set_exception(error)
+        else:
+            self.outcome.set_result(task.result())
 
 
 def _loop() -> asyncio.AbstractEventLoop:
