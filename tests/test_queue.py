@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -130,3 +133,23 @@ async def test_a_loop_that_died_with_the_turn_does_not_hold_it_for_ever() -> Non
     await asyncio.to_thread(die_inside)
     async with server(count) as at, client_of(at.url, store=store) as client:
         assert (await client.ask("hi", id="u1", busy_timeout=5)).text == "1"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_forked_process_does_not_wait_for_the_turns_of_its_parent() -> None:
+    program = """
+import asyncio, os, warnings
+from toolnexus import _queue
+warnings.simplefilter("ignore", DeprecationWarning)
+store = []
+loop = asyncio.new_event_loop()
+place = loop.run_until_complete(_queue.take(store, "c", wait=0, deadline=None))
+if (child := os.fork()) == 0:
+    asyncio.run(_queue.take(store, "c", wait=0, deadline=None))
+    os._exit(7)
+place.leave()
+loop.close()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("7\n", "")

@@ -164,9 +164,10 @@ def _fault(tool: Tool, error: Exception, limit: int) -> ToolResult:
 
 def unknown_tool(name: str, known: Iterable[str]) -> ToolResult:
     """What the model is told when it calls a tool that there is not."""
+    name = name[:_MAX_RAW]
     close = closest(name, known)
     hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else "There are no tools."
-    return ToolResult(output=f"There is no tool {clean_text(name[:_MAX_RAW])!r}. {hint}", is_error=True)
+    return ToolResult(output=f"There is no tool {clean_text(name)!r}. {hint}", is_error=True)
 
 
 def closest(name: str, known: Iterable[str]) -> list[str]:
@@ -271,7 +272,9 @@ def _settle(future: asyncio.Future[None]) -> None:
 async def _contained(awaitable: Awaitable[Any]) -> Any:
     try:
         return await awaitable
-    except (SystemExit, KeyboardInterrupt) as error:
+    except (Exception, asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             raise
         raise _workers.ForeignExit from error

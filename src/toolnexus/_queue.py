@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections import deque
@@ -14,8 +15,19 @@ from toolnexus.errors import ConversationBusy, RunTimeout
 
 _Key: TypeAlias = tuple[int, str]
 
-_guard = threading.Lock()
 _lines: dict[_Key, deque[Place]] = {}
+_guard = threading.Lock()
+
+
+def _forget() -> None:
+    """Start anew after a fork: the turns that go on are those of the parent, and so is whoever holds the lock."""
+    global _guard
+    _guard = threading.Lock()
+    _lines.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_forget)
 
 
 @dataclass(eq=False, slots=True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 import signal
 import socket
 import sqlite3
@@ -10,12 +11,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from click.testing import Result
 
 from toolnexus import SQLiteStore
+from toolnexus.cli import main
 
 Cli = Callable[..., Result]
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -276,3 +279,86 @@ def test_without_the_extra_it_says_what_to_install(environment: dict[str, str]) 
     assert (done.returncode, done.stdout) == (3, "")
     assert "pip install 'toolnexus[cli]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell is needed to close a stream")
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_no_reason_to_fail(environment: dict[str, str], closed: str) -> None:
+    line = f"{shlex.quote(sys.executable)} -m toolnexus -m demo hello {closed}"
+    done = subprocess.run(line, shell=True, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr
+    assert len(stored(environment)) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize(("stream", "code"), [("stdout", 1), ("stderr", 0)])
+def test_a_full_disk_behind_a_stream_costs_no_turn(environment: dict[str, str], stream: str, code: int) -> None:
+    with Path("/dev/full").open("w") as full:
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: full}
+        done = subprocess.run(
+            [sys.executable, "-m", "toolnexus", "-m", "demo", "hello"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            check=False,
+            **streams,
+        )
+    assert done.returncode == code
+    ((_, messages),) = stored(environment)
+    assert messages[-1]["role"] == "assistant"
+    if stream == "stdout":
+        assert b"Error: [Errno 28]" in done.stderr
+        assert b"Traceback" not in done.stderr
+
+
+def test_bytes_that_are_no_text_can_be_piped(environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "toolnexus", "-m", "demo", "summarise"],
+        env={**environment, "PYTHONIOENCODING": "utf-8:strict"},
+        input=b"one \xff\xfe two",
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, b"1 lines" in done.stdout) == (0, True)
+
+
+def test_a_question_may_begin_with_a_dash_after_two_dashes(cli: Cli, environment: dict[str, str]) -> None:
+    assert cli("-m", "demo", "--", "-x is what?").exit_code == 0
+    ((_, messages),) = stored(environment)
+    assert messages[0]["content"] == "-x is what?"
+
+
+def test_a_home_that_is_not_known_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLNEXUS_HOME", "~nobody-has-this-name/x")
+    for arguments in (("memory", "path"), ("-m", "demo", "hello")):
+        done = cli(*arguments)
+        assert done.exit_code == 3
+        assert "Set TOOLNEXUS_HOME" in done.stderr
+    assert cli("-m", "demo", "--no-store", "hello").exit_code == 0
+
+
+def test_a_conversation_that_a_program_stored_in_another_shape_can_be_shown(
+    cli: Cli, environment: dict[str, str]
+) -> None:
+    async def save() -> None:
+        store = SQLiteStore(Path(environment["TOOLNEXUS_HOME"]) / "conversations.db")
+        await store.save(
+            "theirs", [{"content": "who?"}, {"role": "assistant", "content": [{"type": "text", "text": "I."}]}]
+        )
+        await store.save("broken", [{"role": "nobody", "content": "x"}])
+        await store.aclose()
+
+    asyncio.run(save())
+    assert "I." in cli("memory", "show", "theirs").stdout
+    assert cli("memory", "show", "broken").exit_code == 3
+
+
+def test_ctrl_c_while_the_command_is_still_loading_ends_it_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loading(ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "toolnexus.cli.app", Loading("toolnexus.cli.app"))
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 130

@@ -105,3 +105,17 @@ async def test_flaky_fails_each_request_once() -> None:
             seen.append(event)
     assert [event.attempt for event in seen if isinstance(event, Retrying)] == [1, 1]
     assert "**5**" in seen[-1].result.text
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        ("1" * 200_000, "not in my script"),
+        (f"add {'9' * 5000} and 1", "not in my script"),
+        (f"count to {'9' * 5000}", " 9999 10000."),
+        ("add -2 and 3.5", "**1.5**"),
+    ],
+    ids=["digits", "sum", "count", "small"],
+)
+async def test_numbers_of_any_length_are_answered_at_once(prompt: str, answer: str) -> None:
+    assert answer in await said(prompt)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import stat
 import subprocess
@@ -277,3 +278,40 @@ def test_processes_that_start_together_on_a_new_file_lose_nothing(tmp_path: Path
     assert sorted(said) == sorted(f"{name}{turn}" for name in "abc" for turn in range(20))
     for name in "abc":
         assert [each for each in said if each.startswith(name)] == [f"{name}{turn}" for turn in range(20)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_store_can_be_used_on_both_sides_of_a_fork(tmp_path: Path) -> None:
+    program = """
+import asyncio, os, sys, warnings
+from toolnexus import SQLiteStore
+warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
+store = SQLiteStore(sys.argv[1])
+asyncio.run(store.save("c", [{"role": "user", "content": "parent"}]))
+async def child():
+    messages = await store.get("c")
+    await store.save("c", [*messages, {"role": "user", "content": "child"}])
+    await store.aclose()
+if (pid := os.fork()) == 0:
+    asyncio.run(child())
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+print([message["content"] for message in asyncio.run(store.get("c"))])
+asyncio.run(store.aclose())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "c.db")], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("['parent', 'child']\n", "")
+
+
+async def test_a_list_may_be_asked_to_be_longer_than_any_number_of_sqlite(tmp_path: Path) -> None:
+    async with opened(tmp_path / "c.db") as store:
+        await store.save("c", [HELLO])
+        assert [each.id for each in await store.list(limit=10**30)] == ["c"]
+
+
+async def test_content_that_is_no_json_is_named(tmp_path: Path) -> None:
+    async with opened(tmp_path / "c.db") as store:
+        with pytest.raises(ValueError, match=r"messages\[0\].content"):
+            await store.save("c", [{"role": "user", "content": b"bytes"}])

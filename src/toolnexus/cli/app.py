@@ -54,15 +54,18 @@ class _Root(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self.commands:
-            return "ask", self.commands["ask"], args
+            # Only after a `--`, which has been taken away, can a question begin with a dash.
+            dashed = args[0].startswith("-") and args[0] != "-"
+            return "ask", self.commands["ask"], ["--", *args] if dashed else args
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        if reconfigure := getattr(sys.stdout, "reconfigure", None):
-            reconfigure(errors="replace")  # an old terminal need not know every character
+        for stream in (sys.stdin, sys.stdout):
+            if reconfigure := getattr(stream, "reconfigure", None):
+                reconfigure(errors="replace")  # a pipe need not bring text, nor an old terminal know every character
         try:
             code = super().invoke(ctx)
-        except ToolnexusError as error:
+        except (ToolnexusError, OSError) as error:
             report(Notes(), error, verbose=ctx.meta.get(_VERBOSE, 0))
             code = exits.ending(error).code
         except KeyboardInterrupt:
@@ -137,7 +140,9 @@ def memory_rm(conversations: tuple[str, ...]) -> int:
 @memory_group.command("path")
 def memory_path() -> int:
     """Write where conversations are kept."""
-    PlainAnswer(sys.stdout).text(f"{database(os.environ)}\n")
+    out = PlainAnswer(sys.stdout)
+    out.text(f"{database(os.environ)}\n")
+    out.close()
     return exits.DONE
 
 

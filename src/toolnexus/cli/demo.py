@@ -96,7 +96,7 @@ def scripted(*, pace: float = 0.0) -> ScriptedModel:
             said(r"what do you (know|remember)|what(?:'s| is| are) my ", _what_i_know),
             said(r"what (did|have) I (say|said|tell|told|ask)", _what_you_said),
             said(r"\A\W*summari[sz]e", _summary),
-            said(r"\Acount to (\d+)", lambda heard: " ".join(map(str, range(1, min(int(heard[1]), 10_000) + 1))) + "."),
+            said(r"\Acount to (\d{1,9})", lambda heard: _counted(min(int(heard[1]), 10_000))),
             said(_calls, lambda heard: {"content": "Let me see.", "tool_calls": _calls(heard.prompt)}),
             said(r"\A\W*(help|hello|hi|hey|what can you)\b", f"I am a scripted demo, **no AI**.\n\n{_ABILITIES}"),
             said("", f"I am a scripted demo, no AI, and that is not in my script.\n\n{_ABILITIES}"),
@@ -132,7 +132,7 @@ Try one of these:
 For a real model, set a key such as `OPENAI_API_KEY` or start a local server, and name it: `-m openai:gpt-5-mini`."""
 
 _FACT = r"\A\W*(?:please )?remember(?: that)?[:,]? (?P<remember>.+)|\A\W*(?P<my>my .+? (?:is|are) .+)"
-_NUMBER = r"(-?\d+(?:\.\d+)?)"
+_NUMBER = r"(-?(?<!\d)\d{1,15}(?!\d)(?:\.\d{1,15}(?!\d))?)"  # bounded: a text of digits alone is no long search
 _SUM = re.compile(
     rf"\b(?:add|sum of|sum) {_NUMBER} (?:and|to|with|plus) {_NUMBER}|{_NUMBER} ?(?:\+|plus) ?{_NUMBER}", re.IGNORECASE
 )
@@ -172,6 +172,10 @@ def _told(result: Result) -> str:
     shown = "\n".join(lines[:_SHOWN_LINES])
     more = f"\n\n… and {left} more lines." if left > 0 else ""
     return f"`{result.name}` gave:\n\n````text\n{shown}\n````{more}"
+
+
+def _counted(end: int) -> str:
+    return " ".join(map(str, range(1, end + 1))) + "."
 
 
 def _fact(prompt: str) -> str | None:

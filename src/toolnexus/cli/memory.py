@@ -12,7 +12,7 @@ from toolnexus import SQLiteStore
 from toolnexus.cli import exits
 from toolnexus.cli.markdown import visible
 from toolnexus.cli.settings import database
-from toolnexus.messages import text_of
+from toolnexus.messages import normalise, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +29,7 @@ async def listed(out: Answer, *, limit: int) -> int:
         for each in await store.list(limit=limit):
             when = each.updated.astimezone().isoformat(" ", "minutes")
             out.text("\t".join(map(_on_one_line, (each.id, when, str(each.messages), each.preview))) + "\n")
+    out.close()
     return exits.DONE
 
 
@@ -38,9 +39,10 @@ async def show(conversation_id: str, out: Answer, notes: Notes) -> int:
         messages = await store.get(conversation_id)
         if messages is None:
             return await _unknown(store, [conversation_id], notes)
-    for message in messages:
+    for message in normalise(messages):
         for line in _told(message):
             out.text(visible(line) + "\n")
+    out.close()
     return exits.DONE
 
 

@@ -48,16 +48,20 @@ class Answer(Protocol):
         ...
 
     def close(self) -> None:
-        """The answer has ended."""
+        """The answer has ended. Raises `OSError` if it could not be written."""
         ...
 
 
 class PlainAnswer:
-    """Writes the answer as it is. A reader that goes away is no reason to stop: the turn is still to be stored."""
+    """Writes the answer as it is. What cannot be written is no reason to stop: the turn is still to be stored.
+
+    A reader that went away wanted no more; any other failure is raised by `close`.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream: TextIO | None = stream
         self._line_open = False
+        self._failure: OSError | None = None
 
     def text(self, piece: str) -> None:
         if piece:
@@ -69,7 +73,11 @@ class PlainAnswer:
             self._line_open = False
             self._write("\n")
 
-    close = flush
+    def close(self) -> None:
+        self.flush()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def _write(self, text: str) -> None:
         if self._stream is None:
@@ -77,13 +85,14 @@ class PlainAnswer:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except BrokenPipeError:
+        except OSError as error:
             forget(self._stream)
             self._stream = None
+            self._failure = None if isinstance(error, BrokenPipeError) else error
 
 
 def forget(stream: TextIO) -> None:
-    """Let what a broken pipe still holds go nowhere, or Python complains when it exits."""
+    """Let what a stream still holds and cannot write go nowhere, or Python complains when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -187,7 +196,10 @@ class Notes:
     def line(self, text: str, *, style: str = "") -> None:
         """Print a line."""
         self._hide()
-        self._console.print(Text(visible(text), style=style), soft_wrap=True)
+        try:
+            self._console.print(Text(visible(text), style=style), soft_wrap=True)
+        except OSError:  # a full disk, say: notes are not worth more than the answer
+            self._console.on_broken_pipe()
         self._show_soon()
 
     def tool(self, call: CallRecord) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from toolnexus.errors import MissingExtra
+from toolnexus.errors import ConfigurationError, MissingExtra
 
 try:
     import platformdirs
@@ -52,7 +52,17 @@ def read(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
 
 
 def database(environ: Mapping[str, str]) -> Path:
-    """The file that conversations are kept in."""
+    """The file that conversations are kept in.
+
+    Raises:
+        ConfigurationError: There is no home directory for it.
+    """
     home = environ.get("TOOLNEXUS_HOME")
-    folder = Path(home).expanduser() if home else Path(platformdirs.user_data_dir("toolnexus", appauthor=False))
+    try:
+        folder = Path(home).expanduser() if home else Path(platformdirs.user_data_dir("toolnexus", appauthor=False))
+    except RuntimeError as error:
+        raise ConfigurationError(
+            "The home directory is not known, so there is no place for conversations. "
+            "Set TOOLNEXUS_HOME to a full path, or ask with --no-store."
+        ) from error
     return folder / "conversations.db"

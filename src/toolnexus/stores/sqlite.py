@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -39,6 +40,8 @@ _BUSY = 10.0
 _PREVIEW = 80
 
 _creating = threading.Lock()
+_inherited: list[sqlite3.Connection] = []
+"""Connections of a parent process. SQLite forbids to use them after a fork, and to close them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +70,19 @@ class SQLiteStore:
 
     A `save` after a `get` by the same object is refused when somebody else saved in between. A `save` without a `get`
     replaces whatever is there. The object may be made before there is an event loop, and used from several threads and
-    loops; the file is read and written in one worker thread of its own. Call `aclose` when done.
+    loops, and after a fork; the file is read and written in one worker thread of its own. Call `aclose` when done.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
+        self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        """Begin anew, in this process."""
+        self._process = os.getpid()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="toolnexus-sqlite")
         self._connection: sqlite3.Connection | None = None
-        self._closed = False
         self._seen: dict[str, int] = {}  # id to the revision that `get` found; 0: there was none
 
     async def get(self, id: str) -> _Messages | None:
@@ -94,7 +102,8 @@ class SQLiteStore:
             ValueError: A value is no JSON, such as NaN. Its place is named, and nothing is stored.
             StoreError: The file cannot be written.
         """
-        row = (time.time(), len(messages), _preview(messages), _json.strict_dumps(messages))
+        body = _json.strict_dumps(messages)
+        row = (time.time(), len(messages), _preview(messages), body)
         await self._do("saved", id, lambda connection: self._save(connection, id, row))
 
     async def list(self, *, limit: int = 100) -> _Summaries:
@@ -116,6 +125,7 @@ class SQLiteStore:
     async def aclose(self) -> None:
         """Close the file. May be called more than once; anything else afterwards is a `StoreError`."""
         if not self._closed:
+            self._leave_parent()
             self._closed = True
             await _settled(self._worker.submit(self._disconnect))
             self._worker.shutdown(wait=False)
@@ -123,7 +133,15 @@ class SQLiteStore:
     async def _do(self, what: str, conversation_id: str | None, work: Callable[[sqlite3.Connection], _T]) -> _T:
         if self._closed:
             raise StoreError(f"The store {str(self.path)!r} is closed.", conversation_id=conversation_id)
+        self._leave_parent()
         return await _settled(self._worker.submit(self._translated, what, conversation_id, work))
+
+    def _leave_parent(self) -> None:
+        """After a fork, which takes no thread along, have a worker and a connection of our own."""
+        if self._process != os.getpid():
+            if self._connection is not None:
+                _inherited.append(self._connection)
+            self._start()
 
     # What follows runs in the worker thread.
 
@@ -239,9 +257,8 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _list(connection: sqlite3.Connection, limit: int) -> list[ConversationSummary]:
-    rows = connection.execute(
-        "SELECT id, updated, messages, preview FROM conversations ORDER BY revision DESC LIMIT ?", (max(limit, 0),)
-    )
+    query = "SELECT id, updated, messages, preview FROM conversations ORDER BY revision DESC LIMIT ?"
+    rows = connection.execute(query, (min(max(limit, 0), sys.maxsize),))
     return [
         ConversationSummary(
             id=key.decode("utf-8", "surrogatepass"),

@@ -1,0 +1,43 @@
+"""Numbers that cannot be meant are refused where they are given."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from toolnexus import ConfigurationError, Limits, create_client
+
+WHOLE = ["max_steps", "max_output", "concurrency", "retries"]
+NUMBERS = [-1, math.nan, math.inf, pytest.param(10**400, id="huge"), "5", True]
+
+
+def client_with(**options: Any) -> object:
+    return create_client("m", base_url="http://127.0.0.1:9", **options)
+
+
+@pytest.mark.parametrize("value", [*NUMBERS, 1.5, None])
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_counts_is_a_whole_number(name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} is .*a whole number"):
+        client_with(**{name: value})
+
+
+@pytest.mark.parametrize("value", NUMBERS)
+@pytest.mark.parametrize("name", ["timeout", "reader_timeout", "max_retry_wait"])
+def test_what_lasts_is_a_finite_number(name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} is "):
+        client_with(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["timeout", "reader_timeout", "max_tokens"])
+def test_none_is_no_bound_where_the_documentation_says_so(name: str) -> None:
+    client_with(**{name: None})
+
+
+@pytest.mark.parametrize("value", [*NUMBERS, None])
+@pytest.mark.parametrize("name", ["connect", "first_byte", "silence", "reply_bytes"])
+def test_limits_are_checked_when_they_are_made(name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} is "):
+        Limits(**{name: value})
