@@ -65,7 +65,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 # Layers from the bottom up. At run time a module imports its own layer and those below it, nothing above.
 LAYERS = [
     {"errors", "providers"},
-    {"_foreign", "_json", "_strict", "_unicode", "clock", "messages"},
+    {"_checks", "_foreign", "_json", "_strict", "_unicode", "clock", "messages"},
     {"events", "tools", "hooks"},
     {"dialects", "transport", "stores", "sources"},
     {"dialects.*", "transport.*", "stores.*", "sources.*", "_endpoint", "_invoke", "_output", "_queue", "_workers"},
@@ -73,6 +73,8 @@ LAYERS = [
     {"_batch"},
     {"_loop"},
     {"_turns"},
+    {"_recorded", "_turns_plain"},
+    {"_turns_logged"},
     {"_source", "_stream", "blocking", "options"},
     {"_engine"},
     {"conversation"},

@@ -34,7 +34,7 @@ class Recorder(Protocol):
     """Where the outcomes of calls are kept; the part of a journal that a batch needs."""
 
     def starting(self, call: ToolCall, tool: Tool) -> None: ...
-    async def result(self, message: ToolMessage) -> None: ...
+    async def result(self, message: ToolMessage, *, ran: bool) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,7 @@ class ToolBatch:
         self._wake: asyncio.Future[None] | None = None
         self._failure: BaseException | None = None
         self._closing = False
+        self._ran: set[int] = set()
         self._done: list[tuple[CallRecord, ToolMessage] | None] = [None] * len(calls)
         self._start()
 
@@ -136,7 +137,7 @@ class ToolBatch:
         assert task is not None, "a call runs in a task"
         try:
             self._done[position] = done = await self._outcome(position, call, tool, task)
-            await self._recorder.result(done[1])
+            await self._recorder.result(done[1], ran=position in self._ran)
             self._events.append(ToolFinished(call=done[0]))
         except Exception as error:  # noqa: BLE001 - what the recorder raises is for whoever reads the batch
             self._failure = self._failure or error
@@ -241,6 +242,7 @@ class ToolBatch:
             checked = _invoke.check(tool, copy_json(arguments))  # a tool may change what it gets, the record stays
         except InvalidArguments as error:
             return _failed(str(error))
+        self._ran.add(context.position)
         self._recorder.starting(call, tool)
         try:
             result = await _invoke.invoke(tool, checked, context, max_output=self._place.max_output, own_task=True)

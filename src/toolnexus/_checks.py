@@ -1,10 +1,13 @@
-"""Refuses numbers that cannot be meant, where they are given and not where they would do harm."""
+"""Refuses values that cannot be meant, where they are given and not where they would do harm."""
 
 from __future__ import annotations
 
 import sys
 
-from toolnexus.errors import ConfigurationError
+from toolnexus.errors import ConfigurationError, InvalidConversationId
+
+MAX_ID = 512
+"""Characters of a conversation id, at most."""
 
 
 def at_least(name: str, value: object, least: float, *, whole: bool = False, optional: bool = False) -> None:
@@ -23,3 +26,19 @@ def at_least(name: str, value: object, least: float, *, whole: bool = False, opt
     if number is None or (whole and not isinstance(number, int)) or not least <= number <= sys.float_info.max:
         kind = "a whole number" if whole else "a number"
         raise ConfigurationError(f"{name} is {value!r:.60}; it has to be {kind} from {least} on.")
+
+
+def check_id(conversation_id: object) -> None:
+    """Refuse what is no conversation id. None passes: the run is not remembered.
+
+    Raises:
+        InvalidConversationId: It is empty, too long, or no text.
+    """
+    if conversation_id is None:
+        return
+    if not isinstance(conversation_id, str) or not 1 <= len(conversation_id) <= MAX_ID:
+        shown = repr(conversation_id)
+        raise InvalidConversationId(
+            f"id is {shown[:60]}; a conversation id is a str of 1 to {MAX_ID} characters. "
+            "Leave it out to remember nothing."
+        )

@@ -10,18 +10,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolnexus import _callbacks, _turns
+from toolnexus._checks import at_least
 from toolnexus._loop import Run
 from toolnexus._stream import RunStream
+from toolnexus._turns_plain import PlainKeeper
 from toolnexus.clock import within
 from toolnexus.errors import ConfigurationError
 from toolnexus.events import Event, Finished, RunResult, TextDelta
 from toolnexus.hooks import Hooks
-from toolnexus.messages import Message, Prompt, normalise, prompt_message, repair
-from toolnexus.options import Options, at_least
+from toolnexus.messages import Message, Prompt, UserMessage, normalise, prompt_message, repair
+from toolnexus.stores import is_log_store
 from toolnexus.toolkit import Toolkit, as_toolkit
 
 if TYPE_CHECKING:
     from toolnexus._source import ModelSource
+    from toolnexus._turns import Keeper
+    from toolnexus.options import Options
     from toolnexus.stores import ConversationStore
     from toolnexus.tools import Tool
 
@@ -44,10 +48,11 @@ class Settings:
     concurrency: int = 8
 
     def __post_init__(self) -> None:
-        for name in ("max_steps", "max_tokens", "max_output", "concurrency"):
-            at_least(name, getattr(self, name), 1)
+        for name in ("max_steps", "max_output", "concurrency"):
+            at_least(name, getattr(self, name), 1, whole=True)
+        at_least("max_tokens", self.max_tokens, 1, whole=True, optional=True)
         for name in ("timeout", "reader_timeout"):
-            at_least(name, getattr(self, name), 0)
+            at_least(name, getattr(self, name), 0, optional=True)
 
 
 class Engine:
@@ -103,14 +108,32 @@ class Engine:
         stream: bool,
     ) -> AsyncGenerator[Event, None]:
         """The events of a turn of a conversation. Without an id, it is the only one of its store."""
-        memory = _turns.Memory(
-            store=store,
-            conversation_id=conversation_id or "",
-            wait=options.patience,
-            keep_interrupted=options.keep_interrupted,
-        )
+        keeper = self._keeper(store, conversation_id or "", prompt_message(prompt), options)
         prepare = functools.partial(self._prepare, toolkit, options, conversation_id, stream=stream)
-        return _turns.remembered(prepare, prompt_message(prompt), memory, self._tell)
+        return _turns.remembered(prepare, keeper, self._tell)
+
+    def _keeper(self, store: ConversationStore, conversation_id: str, prompt: UserMessage, options: Options) -> Keeper:
+        """Who remembers the turn: by its log, if the store has one and keeps to it."""
+        if is_log_store(store):
+            from toolnexus._turns_logged import LogKeeper  # what it needs is loaded with such a store
+
+            return LogKeeper(
+                store,
+                conversation_id,
+                prompt,
+                key=options.key,
+                wait=options.patience,
+                durability=options.durability,
+                keep_interrupted=options.keep_interrupted,
+            )
+        if options.key is not None:
+            raise ConfigurationError(
+                f"key= needs a log store, such as SQLiteStore. A {type(store).__name__} of two methods has nowhere to "
+                "keep it."
+            )
+        return PlainKeeper(
+            store, conversation_id, prompt, wait=options.patience, keep_interrupted=options.keep_interrupted
+        )
 
     def watched(self, events: AsyncGenerator[Event, None]) -> RunStream:
         """The events for a reader, who may leave or fall asleep."""

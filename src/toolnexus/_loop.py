@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 class Journal(Protocol):
     """Keeps what happens where it happens, whether or not anybody reads the events."""
 
-    async def reply(self, reply: Reply) -> None:
-        """The model replied with calls; none of them has started."""
+    async def reply(self, reply: Reply, acting: list[ToolCall]) -> None:
+        """The model replied and the run goes on. No call has started yet; those `acting` may change something."""
         ...
 
     def starting(self, call: ToolCall, tool: Tool) -> None:
         """A call is about to run."""
         ...
 
-    async def result(self, message: ToolMessage) -> None:
-        """A call ended. Awaited inside the call's own task."""
+    async def result(self, message: ToolMessage, *, ran: bool) -> None:
+        """A call ended; `ran` is false if the tool never started. Awaited inside the call's own task."""
         ...
 
 
@@ -89,15 +89,18 @@ async def steps(run: Run, tally: Tally, journal: Journal) -> AsyncGenerator[Even
                 await _after(run, reply, step)
             yield StepFinished(usage=reply.usage, finish_reason=reply.finish_reason, model=reply.model)
             if reply.calls:
-                await journal.reply(reply)
-                batch = ToolBatch(reply.calls, {tool.name: tool for tool in request.tools}, _place(run, step), journal)
+                tools = {tool.name: tool for tool in request.tools}
+                await journal.reply(reply, _acting(reply, tools))
+                batch = ToolBatch(reply.calls, tools, _place(run, step), journal)
                 try:
                     async for event in batch:
                         yield event
                 finally:
                     await batch.aclose()
                     tally.settle(batch.records, batch.messages)
-            elif not reply.continues:
+            elif reply.continues:
+                await journal.reply(reply, [])
+            else:
                 cut = reply.finish_reason == "length"
                 yield Finished(result=tally.result("incomplete", "max_tokens") if cut else tally.result("done"))
                 return
@@ -106,6 +109,10 @@ async def steps(run: Run, tally: Tally, journal: Journal) -> AsyncGenerator[Even
         if error.partial is None and tally.started:
             error.partial = tally.result("failed")
         raise
+
+
+def _acting(reply: Reply, tools: Mapping[str, Tool]) -> list[ToolCall]:
+    return [call for call in reply.calls if (tool := tools.get(call.name)) is not None and not tool.read_only]
 
 
 def _place(run: Run, step: int) -> Place:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from toolnexus.clock import within
 from toolnexus.errors import ConversationBusy, RunTimeout
 
-_Key: TypeAlias = tuple[int, str]
+_Key: TypeAlias = tuple[int, str, str]
 
 _lines: dict[_Key, deque[Place]] = {}
 _guard = threading.Lock()
@@ -51,11 +51,12 @@ class Place:
                 _hand_over(self.key, line)
 
 
-async def take(store: object, conversation_id: str, *, wait: float, deadline: float | None) -> Place:
+async def take(store: object, conversation_id: str, *, wait: float, deadline: float | None, scope: str = "") -> Place:
     """Wait for the turn, first come, first served.
 
     Args:
         wait: Seconds to wait. 0: not at all.
+        scope: Keeps equal ids apart.
         deadline: Of the whole run, on `time.monotonic()`.
 
     Raises:
@@ -63,7 +64,7 @@ async def take(store: object, conversation_id: str, *, wait: float, deadline: fl
         RunTimeout: The deadline came first.
     """
     loop = asyncio.get_running_loop()
-    place = Place(store, (id(store), conversation_id), loop, loop.create_future())
+    place = Place(store, (id(store), scope, conversation_id), loop, loop.create_future())
     with _guard:
         line = _lines.setdefault(place.key, deque())
         line.append(place)

@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from toolnexus._checks import at_least, check_id
 from toolnexus._engine import Engine, Settings, Tools, drain
 from toolnexus._source import HTTPSource, ModelSource
 from toolnexus.blocking import BlockingStream, blocking
 from toolnexus.clock import Clock, SystemClock
 from toolnexus.conversation import Conversation
 from toolnexus.errors import ConfigurationError
-from toolnexus.options import RunOptions, TurnOptions, at_least, check_id, chosen
+from toolnexus.options import RunOptions, TurnOptions, chosen
 from toolnexus.stores import ConversationStore
 from toolnexus.transport import Limits, Transport
 
@@ -215,7 +216,7 @@ def create_client(
     """
     from toolnexus._endpoint import resolve
 
-    at_least("retries", retries, 0)
+    at_least("retries", retries, 0, whole=True)
     at_least("max_retry_wait", max_retry_wait, 0)
     endpoint = resolve(
         model,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Awaitable
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Coroutine
+from typing import Any, Protocol, TypeVar
 
 from toolnexus.errors import RunTimeout
 
 _T = TypeVar("_T")
+
+_log = logging.getLogger("toolnexus")
 
 
 class Clock(Protocol):
@@ -48,3 +51,33 @@ async def within(deadline: float | None, awaitable: Awaitable[_T]) -> _T:
         if not scope.expired():
             raise
         raise RunTimeout("The run did not end in time. Give it more with timeout=, or fewer steps.") from error
+
+
+ENDING = 5.0
+"""Seconds that recording the end of something may take once it is cancelled."""
+
+
+async def settled(work: Coroutine[Any, Any, _T] | asyncio.Future[_T]) -> _T:
+    """Await to a known outcome, at most `ENDING` seconds longer if we are cancelled meanwhile; then be cancelled.
+
+    For what must not be left half done, such as a save. An outcome that nobody waits for any more is logged if it is
+    an error.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if task.cancelled():
+            raise
+        end = time.monotonic() + ENDING
+        while not task.done() and (left := end - time.monotonic()) > 0:
+            try:
+                await asyncio.wait({task}, timeout=left)
+            except asyncio.CancelledError:
+                continue  # cancelled again: the outcome is still to be known first
+        if not task.done():
+            task.cancel()
+            _log.error("A store did not answer within %g s of a cancellation; what it did is unknown.", ENDING)
+        elif not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("A store failed while the run was cancelled: %s", error)
+        raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Unpack
 
-from toolnexus import _turns
+from toolnexus import _turns_plain
 from toolnexus._engine import Engine, Tools, drain
 from toolnexus.messages import Message, Prompt, copy_messages
 from toolnexus.options import TurnOptions, chosen
@@ -43,11 +43,11 @@ class Conversation:
 
     async def messages(self) -> list[Message]:
         """The finished turns, as a copy."""
-        return await _turns.load(self._store, self.id or "")
+        return await _turns_plain.load(self._store, self.id or "")
 
     async def reset(self) -> None:
         """Forget everything said so far."""
-        await _turns.save(self._store, self.id or "", [])
+        await _turns_plain.save(self._store, self.id or "", [])
 
     def _events(self, prompt: Prompt, options: TurnOptions, *, stream: bool) -> AsyncGenerator[Event, None]:
         return self._engine.remembered(prompt, self._toolkit, self._store, self.id, chosen(options), stream=stream)

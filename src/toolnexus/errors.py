@@ -160,6 +160,24 @@ class CorruptConversation(StoreError):
     kind = "corrupt"
 
 
+class StoreTooNew(StoreError):
+    """A newer toolnexus wrote this. Nothing was changed; update toolnexus to read it."""
+
+    kind = "store_too_new"
+
+
+class NoSuchConversation(StoreError):
+    """There is no conversation of this id."""
+
+    kind = "not_found"
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(
+            f"There is no conversation {conversation_id!r}. `list` shows those that there are.",
+            conversation_id=conversation_id,
+        )
+
+
 class ConversationConflict(ToolnexusError):
     """Someone else changed the conversation since it was read. Nothing was stored."""
 
@@ -189,3 +207,60 @@ class ConversationBusy(ToolnexusError):
         )
         self.conversation_id = conversation_id
         self.waited = waited
+
+
+class ConversationFenced(ToolnexusError):
+    """The turn is not ours any more: its lease was lost and taken over, or the conversation was deleted.
+
+    Nothing of what was to be recorded then was stored. What was recorded before stands, and the next turn closes it.
+    """
+
+    kind = "fenced"
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(
+            f"The turn on conversation {conversation_id!r} was taken over by somebody else, or the conversation was "
+            "deleted. Ask again; what was recorded so far is in the history."
+        )
+        self.conversation_id = conversation_id
+
+
+class KeyReused(ConfigurationError):
+    """An idempotency key was used with another prompt before."""
+
+    def __init__(self, conversation_id: str, key: str) -> None:
+        super().__init__(
+            f"The key {key!r} was used with another prompt in conversation {conversation_id!r}. "
+            "Take a new key for a new prompt."
+        )
+        self.conversation_id = conversation_id
+        self.key = key
+
+
+class TurnInterrupted(ToolnexusError):
+    """A turn acted and did not come to its end. `resume` continues it without repeating what finished.
+
+    Attributes:
+        turn_id: The turn.
+    """
+
+    kind = "interrupted"
+
+    def __init__(self, conversation_id: str, turn_id: str) -> None:
+        super().__init__(
+            f"Turn {turn_id!r} of conversation {conversation_id!r} was interrupted after a tool had started. "
+            "Continue it with `resume`; asking again could repeat what it did."
+        )
+        self.conversation_id = conversation_id
+        self.turn_id = turn_id
+
+
+class AlreadyAnswered(ToolnexusError):
+    """What the answers are for does not wait any more: somebody else answered, or the conversation went on."""
+
+    kind = "already_answered"
+
+    def __init__(self, conversation_id: str | None) -> None:
+        where = f"in conversation {conversation_id!r} " if conversation_id else ""
+        super().__init__(f"Nothing {where}waits for these answers any more. Look at its last turn.")
+        self.conversation_id = conversation_id

@@ -15,6 +15,10 @@ from toolnexus._foreign import describe, is_origin, part_type, read_message, rea
 from toolnexus._unicode import clean, clean_text
 from toolnexus.errors import ConfigurationError, InvalidTranscript
 
+WAITING = "waiting for an answer"
+"""The result of a call that a person has to answer first; its `request` says what is asked."""
+NOT_ANSWERED = "not answered: the conversation went on without an answer"
+"""The result of such a call when nobody answered in time."""
 INTERRUPTED = "interrupted: outcome unknown"
 """What the model reads as the result of a call that nobody knows the outcome of."""
 
@@ -128,6 +132,16 @@ def copy_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [copy_json(item) for item in cast("Sequence[Any]", value)]
     return value
+
+
+def declined(messages: Iterable[Message]) -> list[Message]:
+    """The messages, with nothing in them that waits for a person any more."""
+    return [_decline(message) if "request" in message else message for message in messages]
+
+
+def _decline(message: Message) -> Message:
+    rest = {key: value for key, value in message.items() if key != "request"}
+    return cast("Message", {**rest, "content": NOT_ANSWERED, "is_error": True})
 
 
 def text_of(content: Content | None) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, cast
 
-from toolnexus.errors import ConfigurationError, InvalidConversationId
-
-_MAX_ID = 512
+from toolnexus._checks import MAX_ID, at_least
+from toolnexus.errors import ConfigurationError
 
 
 class RunOptions(TypedDict, total=False):
@@ -33,6 +31,10 @@ class TurnOptions(RunOptions, total=False):
     """Seconds to wait for other turns; default 600."""
     keep_interrupted: bool
     """Keep the prompt and what was said when the turn is interrupted, marked as such."""
+    key: str | None
+    """An idempotency key in the conversation: the same key with the same prompt runs once. Log stores only."""
+    durability: Literal["step", "turn"]
+    """On log stores: record replies and results as they happen (default), or all at the end of the turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +48,20 @@ class Options:
     busy: Literal["wait", "raise"] = "wait"
     busy_timeout: float = 600.0
     keep_interrupted: bool = False
+    key: str | None = None
+    durability: Literal["step", "turn"] = "step"
 
     def __post_init__(self) -> None:
-        at_least("max_steps", self.max_steps, 1)
-        at_least("max_tokens", self.max_tokens, 1)
-        at_least("timeout", self.timeout, 0)
+        at_least("max_steps", self.max_steps, 1, whole=True, optional=True)
+        at_least("max_tokens", self.max_tokens, 1, whole=True, optional=True)
+        at_least("timeout", self.timeout, 0, optional=True)
         at_least("busy_timeout", self.busy_timeout, 0)
         if self.busy not in ("wait", "raise"):
             raise ConfigurationError(f"busy is {self.busy!r}; it can be 'wait' or 'raise'.")
+        if self.durability not in ("step", "turn"):
+            raise ConfigurationError(f"durability is {self.durability!r}; it can be 'step' or 'turn'.")
+        if self.key is not None and (not isinstance(self.key, str) or not 1 <= len(self.key) <= MAX_ID):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"key is {self.key!r:.60}; it has to be a text of 1 to {MAX_ID} characters.")
 
     @property
     def patience(self) -> float:
@@ -69,34 +77,6 @@ def chosen(options: RunOptions | TurnOptions) -> Options:
         ConfigurationError: A value cannot be meant.
     """
     return Options(**cast("dict[str, Any]", options)) if options else _DEFAULTS
-
-
-def at_least(name: str, value: object, least: float) -> None:
-    """Refuse what is no finite number from `least` on. None passes: it was not set.
-
-    Raises:
-        ConfigurationError: It names the option and the value.
-    """
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
-        raise ConfigurationError(f"{name} is {value!r}; it has to be a number from {least} on.")
-
-
-def check_id(conversation_id: object) -> None:
-    """Refuse what is no conversation id. None passes: the run is not remembered.
-
-    Raises:
-        InvalidConversationId: It is empty, too long, or no text.
-    """
-    if conversation_id is None:
-        return
-    if not isinstance(conversation_id, str) or not 1 <= len(conversation_id) <= _MAX_ID:
-        shown = repr(conversation_id)
-        raise InvalidConversationId(
-            f"id is {shown[:60]}; a conversation id is a str of 1 to {_MAX_ID} characters. "
-            "Leave it out to remember nothing."
-        )
 
 
 _DEFAULTS = Options()

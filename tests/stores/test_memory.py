@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from toolnexus import ConfigurationError, InMemoryConversationStore
+from toolnexus import ConfigurationError, InMemoryConversationStore, InvalidTranscript
 
 HELLO = {"role": "user", "content": "hello"}
 CALLED = {
@@ -35,7 +35,7 @@ async def test_changing_what_was_saved_or_read_never_reaches_the_store() -> None
 async def test_values_that_no_json_has_are_refused_with_their_place_and_nothing_is_stored() -> None:
     store = InMemoryConversationStore()
     await store.save("c", [HELLO])
-    with pytest.raises(ValueError, match=r"messages\[1\].native\.score"):
+    with pytest.raises(InvalidTranscript, match=r"messages\[1\].native\.score"):
         await store.save("c", [HELLO, {"role": "assistant", "content": "x", "native": {"score": float("nan")}}])
     assert await store.get("c") == [HELLO]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 if TYPE_CHECKING:
     from toolnexus.messages import Message
+    from toolnexus.stores.logstore import LogStore
 
 
 @runtime_checkable
@@ -25,3 +26,8 @@ class ConversationStore(Protocol):
     def save(self, id: str, messages: list[Message], /) -> Awaitable[Any] | Any:
         """Replace the conversation's messages. What it returns is ignored."""
         ...
+
+
+def is_log_store(store: object) -> TypeGuard[LogStore]:
+    """Whether a store is driven by its log: a `LogStore` whose class has not replaced `get` or `save`."""
+    return getattr(store, "driven_by_log", False) is True

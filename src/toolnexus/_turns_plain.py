@@ -1,0 +1,138 @@
+"""A turn on a store of two methods: one `get`, and one `save` if it is to be kept."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from toolnexus import _queue
+from toolnexus._turns import Start
+from toolnexus.clock import ENDING, settled, within
+from toolnexus.errors import StoreError, ToolnexusError
+from toolnexus.messages import Message, normalise, repair
+
+if TYPE_CHECKING:
+    from toolnexus._loop import Run
+    from toolnexus.dialects import Reply
+    from toolnexus.events import RunResult
+    from toolnexus.messages import ToolMessage, UserMessage
+    from toolnexus.stores import ConversationStore
+    from toolnexus.tools import Tool, ToolCall
+
+_log = logging.getLogger("toolnexus")
+_T = TypeVar("_T")
+
+
+class PlainKeeper:
+    """Remembers a turn as a store of two methods can: as a whole, at its end.
+
+    Args:
+        wait: Seconds to wait for other turns on the conversation. 0: not at all.
+        keep_interrupted: Keep the prompt, and the text that was said, of a turn that was interrupted.
+    """
+
+    lost: None = None
+
+    def __init__(
+        self,
+        store: ConversationStore,
+        conversation_id: str,
+        prompt: UserMessage,
+        *,
+        wait: float,
+        keep_interrupted: bool,
+    ) -> None:
+        self._store = store
+        self._id = conversation_id
+        self._prompt = prompt
+        self._wait = wait
+        self._keep_interrupted = keep_interrupted
+        self._place: _queue.Place | None = None
+        self._history: list[Message] = []
+        self._added: list[Message] = [prompt]  # in the order in which it happened
+        self._acted = False
+        self._deadline: float | None = None
+
+    async def begin(self, run: Run, when_lost: Callable[[], None]) -> Start:
+        self._deadline = run.deadline
+        self._place = await _queue.take(self._store, self._id, wait=self._wait, deadline=run.deadline)
+        self._history = await within(run.deadline, load(self._store, self._id))
+        return Start(transcript=[*self._history, self._prompt], run=run)
+
+    async def reply(self, reply: Reply, acting: list[ToolCall]) -> None:
+        self._added.append(reply.message)
+
+    def starting(self, call: ToolCall, tool: Tool) -> None:
+        self._acted = self._acted or not tool.read_only
+
+    async def result(self, message: ToolMessage, *, ran: bool) -> None:
+        self._added.append(message)
+
+    async def finish(self, result: RunResult, transcript: list[Message]) -> None:
+        await self._save(transcript, self._deadline)
+
+    async def fail(self, failure: BaseException, *, interrupted: bool, said: str) -> None:
+        marked = interrupted and self._keep_interrupted
+        if not (self._acted or marked):
+            return
+        added = interrupted_turn(self._added, said) if marked else self._added
+        try:
+            await self._save(repair([*self._history, *added])[0], time.monotonic())
+        except ToolnexusError as error:
+            _log.error("The turn acted and failed, and its record was not saved: %s", error)
+            failure.add_note(f"What the turn had done could not be saved: {error}")
+
+    async def leave(self) -> None:
+        if self._place is not None:
+            self._place.leave()
+
+    async def _save(self, messages: list[Message], deadline: float | None) -> None:
+        bound = None if deadline is None else max(deadline, time.monotonic() + ENDING)
+        await settled(within(bound, save(self._store, self._id, messages)))
+
+
+def interrupted_turn(added: list[Message], said: str) -> list[Message]:
+    """A turn that was interrupted, marked as such, with what was said of an answer that never got complete."""
+    if said:
+        return [*added, {"role": "assistant", "content": said, "interrupted": True}]
+    if added and added[-1]["role"] == "user":
+        return [*added[:-1], {**added[-1], "interrupted": True}]
+    return added
+
+
+async def load(store: ConversationStore, conversation_id: str) -> list[Message]:
+    """What a store has, ready to be continued; an independent copy."""
+
+    async def read() -> list[Message]:
+        found = await _value(store.get(conversation_id))
+        return repair(normalise(found or ()))[0]
+
+    return await _translated("read", conversation_id, read)
+
+
+async def save(store: ConversationStore, conversation_id: str, messages: list[Message]) -> None:
+    """Replace what a store has."""
+
+    async def write() -> None:
+        await _value(store.save(conversation_id, messages))
+
+    await _translated("saved", conversation_id, write)
+
+
+async def _translated(what: str, conversation_id: str, work: Callable[[], Awaitable[_T]]) -> _T:
+    try:
+        return await work()
+    except ToolnexusError:
+        raise
+    except Exception as error:
+        raise StoreError(
+            f"Conversation {conversation_id!r} could not be {what}: the store raised {type(error).__name__}.",
+            conversation_id=conversation_id,
+        ) from error
+
+
+async def _value(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value

@@ -1,0 +1,263 @@
+"""What records mean: a log of them, folded, is a conversation. Pure.
+
+| record | means |
+|---|---|
+| `turn` with status `open` | a turn begins, or one that waits or was interrupted goes on |
+| `message` | the next message of the open turn |
+| `effect` | a call that may change something is about to start |
+| `turn` with another status | how the open turn ended |
+| `edit` | keep the first so many messages of the history, then these |
+| `meta` | what a list shows: a title, tags |
+| `snapshot` | all of it so far |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from toolnexus import _json
+from toolnexus.errors import CorruptConversation, StoreTooNew
+from toolnexus.messages import Message, declined, repair
+
+if TYPE_CHECKING:
+    from toolnexus.stores.backend import Record
+
+VERSION = 1
+"""The version of the records that we write. Newer ones are refused, never guessed at."""
+
+Fields: TypeAlias = Mapping[str, Any]
+"""What a record says, decoded."""
+Ended: TypeAlias = Literal["done", "incomplete", "failed", "interrupted", "suspended"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One turn of a conversation.
+
+    Attributes:
+        id: The turn's id.
+        status: `open` while it runs.
+        key: The idempotency key that it was asked with. None: it had none.
+        started: Seconds since the epoch.
+        saw: How many messages of history it ran on.
+        start: Where its messages begin in the history.
+        count: How many messages it has there; 0 for a turn that left no trace.
+        outcome: What its end recorded: `usage`, `model`, `steps`, `finish_reason`, `limit`, `error`.
+    """
+
+    id: str
+    status: Ended | Literal["open"]
+    key: str | None = None
+    started: float = 0.0
+    saw: int = 0
+    start: int = 0
+    count: int = 0
+    outcome: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(slots=True)
+class OpenTurn:
+    """What an open turn has recorded so far."""
+
+    turn: Turn
+    messages: list[Message] = field(default_factory=list[Message])
+    effects: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    """Calls that may have run: the number of their reply in the turn, and their id."""
+    harmless: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    """Those of them whose result says that they did not run."""
+
+    @property
+    def acted(self) -> bool:
+        """Whether something may have been changed."""
+        return bool(self.effects - self.harmless)
+
+    @property
+    def step(self) -> int:
+        """Which reply the next result belongs to, from 1; 0 before the first."""
+        return sum(message["role"] == "assistant" for message in self.messages)
+
+    def closed(self) -> list[Message]:
+        """Its messages as history: results in call order, and "outcome unknown" where there is none."""
+        return repair(_latest(self.messages))[0]
+
+
+class Log:
+    """A conversation, folded from its records so far.
+
+    Attributes:
+        messages: The history. Only ever appended to, or replaced as a whole: whoever holds the list may go on reading.
+        turns: Oldest first, those that left no trace included.
+        open: The turn that runs, or ran when its owner died. None: there is none.
+        meta: `title`, `tags` and whatever else was set.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.turns: list[Turn] = []
+        self.open: OpenTurn | None = None
+        self.meta: dict[str, Any] = {}
+        self._last: OpenTurn | None = None  # what the last turn recorded, so that it can be opened again
+
+    def apply(self, records: Iterable[Record], *, conversation_id: str) -> None:
+        """Fold in further records of a store.
+
+        Raises:
+            CorruptConversation: A record cannot be read, or does not follow.
+            StoreTooNew: A record is of a newer version.
+        """
+        for record in records:
+            try:
+                self._apply(_read(record, conversation_id))
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise CorruptConversation(
+                    f"Conversation {conversation_id!r} has a record that does not follow: {type(error).__name__}. "
+                    "Nothing was changed. See `toolnexus memory check`.",
+                    conversation_id=conversation_id,
+                ) from error
+
+    def fold(self, fields: Iterable[Fields]) -> None:
+        """Fold in what we have just written ourselves."""
+        for each in fields:
+            self._apply(each)
+
+    def turn(self, turn_id: str) -> Turn | None:
+        """The turn of that id."""
+        return next((turn for turn in reversed(self.turns) if turn.id == turn_id), None)
+
+    def keyed(self, key: str) -> Turn | None:
+        """The turn that was asked with that idempotency key last, and still counts."""
+        return next((turn for turn in reversed(self.turns) if turn.key == key), None)
+
+    def messages_of(self, turn: Turn) -> Sequence[Message]:
+        """A turn's messages in the history."""
+        return self.messages[turn.start : turn.start + turn.count]
+
+    @property
+    def recorded(self) -> OpenTurn | None:
+        """What the last turn recorded, before it was closed. None: it was edited since, or there is none."""
+        return self._last
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the last turn waits for a person."""
+        return bool(self.turns) and self.turns[-1].status == "suspended"
+
+    def _apply(self, record: Mapping[str, Any]) -> None:
+        match record["k"]:
+            case "turn" if record["status"] == "open":
+                self._begin(record)
+            case "turn":
+                self._end(record)
+            case "message":
+                _expect(self.open).messages.append(record["m"])
+                self._note_harmless(record)
+            case "effect":
+                turn = _expect(self.open)
+                turn.effects.add((turn.step, record["call"]))
+            case "edit":
+                self._edit(record["keep"], record["messages"])
+            case "meta":
+                self.meta.update(record["set"])
+            case "snapshot":
+                self._restore(record)
+            case unknown:
+                raise ValueError(unknown)
+
+    def _note_harmless(self, record: Mapping[str, Any]) -> None:
+        if record.get("ran") is False:
+            turn = _expect(self.open)
+            turn.harmless.add((turn.step, record["m"]["tool_call_id"]))
+
+    def _begin(self, record: Mapping[str, Any]) -> None:
+        if self.open is not None:
+            raise ValueError("a turn is open")
+        known = self.turns[-1] if self.turns else None
+        if known is not None and known.id == record["turn"] and self._last is not None:
+            self.turns.pop()
+            self.messages = self.messages[: known.start]
+            self.open, self._last = self._last, None
+            self.open.turn = replace(known, status="open", count=0)
+            return
+        self.open = OpenTurn(
+            turn=Turn(
+                id=record["turn"],
+                status="open",
+                key=record.get("key"),
+                started=record["at"],
+                saw=record["saw"],
+                start=len(self.messages),
+            )
+        )
+        self._last = None
+        if self.waiting:
+            self.messages = [*self.messages[: self.turns[-1].start], *declined(self.messages_of(self.turns[-1]))]
+
+    def _end(self, record: Mapping[str, Any]) -> None:
+        ended = _expect(self.open)
+        if ended.turn.id != record["turn"]:
+            raise ValueError("another turn is open")
+        kept = ended.closed() if record["kept"] else []
+        outcome = {key: value for key, value in record.items() if key not in _OF_THE_TURN}
+        self.turns.append(replace(ended.turn, status=record["status"], count=len(kept), outcome=outcome))
+        self.messages += kept
+        self.open, self._last = None, ended
+
+    def _edit(self, keep: int, messages: list[Message]) -> None:
+        if self.open is not None or not 0 <= keep <= len(self.messages):
+            raise ValueError("an edit that does not fit")
+        self.messages = [*self.messages[:keep], *messages]
+        self.turns = [turn for turn in self.turns if turn.start + turn.count <= keep]
+        self._last = None
+
+    def _restore(self, record: Mapping[str, Any]) -> None:
+        if self.open is not None:
+            raise ValueError("a turn is open")
+        self.messages = record["messages"]
+        self.turns = [Turn(**turn) for turn in record["turns"]]
+        self.meta = record["meta"]
+        self._last = None
+
+
+_OF_THE_TURN = frozenset({"v", "k", "turn", "status", "kept"})
+
+
+def _expect(turn: OpenTurn | None) -> OpenTurn:
+    if turn is None:
+        raise ValueError("no turn is open")
+    return turn
+
+
+def _latest(messages: Sequence[Message]) -> list[Message]:
+    """The messages with only the last result of each call: an answer takes the place of a placeholder."""
+    kept: list[Message] = []
+    seen: set[str] = set()
+    for message in reversed(messages):
+        if message["role"] == "assistant":
+            seen.clear()
+        elif message["role"] == "tool":
+            if message["tool_call_id"] in seen:
+                continue
+            seen.add(message["tool_call_id"])
+        kept.append(message)
+    return kept[::-1]
+
+
+def _read(record: Record, conversation_id: str) -> Mapping[str, Any]:
+    try:
+        read = _json.loads(record)
+        version = read["v"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise CorruptConversation(
+            f"Conversation {conversation_id!r} has a record that cannot be read. Nothing was changed. "
+            "See `toolnexus memory check`.",
+            conversation_id=conversation_id,
+        ) from error
+    if not isinstance(version, int) or version > VERSION:
+        raise StoreTooNew(
+            f"Conversation {conversation_id!r} has records of version {version!r}; this toolnexus reads up to "
+            f"{VERSION}. Update toolnexus.",
+            conversation_id=conversation_id,
+        )
+    return cast("Mapping[str, Any]", read)

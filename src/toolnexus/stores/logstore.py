@@ -1,0 +1,379 @@
+"""A conversation store over a log of records: what people hold, whatever the backend is."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import random
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
+
+from toolnexus import _queue
+from toolnexus._checks import check_id
+from toolnexus.errors import ConfigurationError, ConversationBusy, ConversationConflict, NoSuchConversation
+from toolnexus.messages import Message, copy_messages, normalise
+from toolnexus.stores import records
+from toolnexus.stores.backend import NOTHING, Grant, Key, LogBackend, LogSlice, Owner, Page, Version
+from toolnexus.stores.hold import Hold
+from toolnexus.stores.log import Fields, Log, Turn
+from toolnexus.stores.process import this_process
+
+_TTL = 30.0
+"""Seconds that a lease lasts without being renewed."""
+_WAIT = 600.0
+"""Seconds that an edit waits for a running turn."""
+_POLL = (0.02, 0.5)
+"""Seconds between two looks at a conversation that another process holds: the first, and the longest."""
+_CACHED = 200_000
+"""Messages of all conversations together that are kept in memory."""
+
+
+Opening: TypeAlias = Callable[[Log, Version], Sequence[Fields]]
+"""What to append to a conversation as it stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationInfo:
+    """What is known of a conversation without its messages.
+
+    Attributes:
+        title: None: it has none.
+        turns: How many turns its history has.
+        messages: How many messages.
+        status: How the last turn ended, or `open`; empty when there was none.
+        meta: Everything that was set, title and tags among it.
+    """
+
+    id: str
+    title: str | None
+    turns: int
+    messages: int
+    status: str
+    meta: Mapping[str, Any]
+
+
+class LogStore:
+    """Conversations as append-only logs, with turns that have one owner.
+
+    It has the two methods of a `ConversationStore`, and the client drives it by its log: a turn costs what it adds, is
+    recorded where it happens, and survives the end of the process. It may be made before there is an event loop, and
+    used from several loops and threads. Subclasses choose the backend; one that overrides `get` or `save` is driven as
+    a store of two methods.
+
+    Raises:
+        InvalidConversationId: From every method with an id: it is not a text of 1 to 512 characters.
+        StoreError: From every method: the backend failed. The conversation is as it was, or as it was to be.
+    """
+
+    def __init__(self, backend: LogBackend, *, scope: str = "", lease: float = _TTL) -> None:
+        self.backend = backend
+        self.scope = scope
+        self._lease = lease
+        self._cache = _Cache()
+
+    @property
+    def driven_by_log(self) -> bool:
+        """Whether the client records turns as they happen. A subclass with a `get` or `save` of its own gets those."""
+        return type(self).get is LogStore.get and type(self).save is LogStore.save
+
+    def scoped(self, scope: str) -> Self:
+        """The same store for another scope: a tenant, a remote peer. Its ids are apart from all others.
+
+        It shares the backend, and is closed with it.
+        """
+        view = copy.copy(self)
+        view.scope = scope
+        return view
+
+    async def get(self, id: str, /) -> list[Message] | None:
+        """The history: finished turns, and one that waits for a person with what it waits for; never a running one.
+
+        Returns:
+            Independent copies, oldest first. None: an id never seen.
+        """
+        found = await self._read(id)
+        return None if found is None else copy_messages(found[0].messages)
+
+    async def save(self, id: str, messages: Iterable[Mapping[str, Any]], /) -> None:
+        """Make these the history, whatever it was. Waits for a running turn.
+
+        Raises:
+            InvalidTranscript: The messages cannot be read, or hold what JSON does not have.
+            ConversationBusy: A turn ran for too long.
+        """
+        new = normalise(messages)
+        await self._edit(id, lambda log, _: [records.edited(log.messages, new)])
+
+    async def load(self, id: str) -> tuple[list[Message], Version]:
+        """History and version, for `replace`. An id never seen has no messages, and the version `NOTHING`."""
+        found = await self._read(id)
+        return ([], NOTHING) if found is None else (copy_messages(found[0].messages), found[1])
+
+    async def replace(self, id: str, messages: Iterable[Mapping[str, Any]], *, expect: Version) -> Version:
+        """Make these the history if nothing was recorded since `expect`.
+
+        Raises:
+            ConversationConflict: Something was. Nothing was changed.
+        """
+        new = normalise(messages)
+        return await self._edit(id, lambda log, _: [records.edited(log.messages, new)], expect=expect)
+
+    async def list(self, *, limit: int = 50, after: str | None = None) -> Page:
+        """Conversations, last changed first."""
+        return await self.backend.list(self.scope, after=after, limit=limit, query=None)
+
+    async def search(self, text: str, *, limit: int = 50, after: str | None = None) -> Page:
+        """Conversations in which all of these words were said, last changed first."""
+        return await self.backend.list(self.scope, after=after, limit=limit, query=text)
+
+    async def info(self, id: str) -> ConversationInfo | None:
+        """What is known of a conversation. None: an id never seen."""
+        found = await self._read(id)
+        if found is None:
+            return None
+        log = found[0]
+        last = log.open.turn if log.open is not None else log.turns[-1] if log.turns else None
+        return ConversationInfo(
+            id=id,
+            title=log.meta.get("title"),
+            turns=sum(turn.count > 0 for turn in log.turns),
+            messages=len(log.messages),
+            status=last.status if last else "",
+            meta=dict(log.meta),
+        )
+
+    async def turns(self, id: str) -> list[Turn]:
+        """All turns, oldest first, those that left no trace and one that runs included. An id never seen has none."""
+        found = await self._read(id)
+        if found is None:
+            return []
+        return [*found[0].turns, *([found[0].open.turn] if found[0].open else [])]
+
+    async def rename(self, id: str, title: str | None) -> None:
+        """Give a conversation a title. None takes it away.
+
+        Raises:
+            NoSuchConversation: There is none of this id.
+        """
+        await self._known(id)
+        await self._edit(id, lambda _log, _version: [records.meta({"title": title})], added=())
+
+    async def delete(self, id: str) -> bool:
+        """Remove a conversation with all that belongs to it. A turn that runs on it cannot be recorded any more.
+
+        Returns:
+            Whether there was one.
+        """
+        key = self._key(id)
+        self._cache.take(key)
+        return await self.backend.delete(key)
+
+    async def undo(self, id: str, turns: int = 1) -> int:
+        """Take back the last turns.
+
+        Returns:
+            How many there were to take back, at most `turns`.
+
+        Raises:
+            NoSuchConversation: There is none of this id.
+        """
+        await self._known(id)
+        undone: list[Turn] = []
+
+        def back(log: Log, _: Version) -> list[Fields]:
+            undone[:] = [turn for turn in log.turns if turn.count][-turns:] if turns > 0 else []
+            return [records.edited(log.messages, log.messages[: undone[0].start])] if undone else []
+
+        await self._edit(id, back)
+        return len(undone)
+
+    async def fork(self, id: str, new_id: str, *, at: str | None = None) -> None:
+        """Begin another conversation with the history of this one. Idempotency keys stay behind.
+
+        Args:
+            at: The turn after which to part, by its id. None: the last.
+
+        Raises:
+            NoSuchConversation: There is none of this id.
+            ConversationConflict: There is one of the new id already.
+            ConfigurationError: There is no such turn.
+        """
+        log, _ = await self._known(id)
+        until = len(log.messages)
+        if at is not None:
+            turn = next((turn for turn in log.turns if turn.id == at), None)
+            if turn is None:
+                raise ConfigurationError(f"Conversation {id!r} has no turn {at!r}. See `turns`.")
+            until = turn.start + turn.count
+        fields = records.snapshot(log, until=until)
+        await self._edit(new_id, lambda _log, _version: [fields], expect=NOTHING)
+
+    async def aclose(self) -> None:
+        """Close the backend. May be called more than once."""
+        await self.backend.aclose()
+
+    async def take(self, id: str, opening: Opening, *, wait: float) -> Hold:
+        """Take the turn of a conversation, end what a dead owner left open, and append what opens the new one.
+
+        Args:
+            opening: What to append, given the conversation as it stands. It may raise, and then nothing is written; it
+                is asked again when the conversation changed meanwhile.
+            wait: Seconds to wait for another owner.
+
+        Raises:
+            ConversationBusy: Somebody else still holds it.
+        """
+        key = self._key(id)
+        owner = Owner(token=secrets.token_hex(16), process=this_process())
+        log, version = self._cache.take(key) or await self._fresh(key)
+        began = time.monotonic()
+        pause = _POLL[0]
+        while True:
+            fields = [*_ending(log), *opening(log, version)]
+            grant = await self.backend.begin(
+                key, owner=owner, ttl=self._lease, expect=version, records=[records.encode(each) for each in fields]
+            )
+            if grant is not None:
+                return await self._held(key, grant, log, version, fields, opening)
+            while True:
+                waited = time.monotonic() - began
+                if waited >= wait:
+                    raise ConversationBusy(id, waited=waited)
+                await asyncio.sleep(min(pause * (0.5 + random.random()), wait - waited))
+                pause = min(2 * pause, _POLL[1])
+                seen = await self.backend.read(key, after=version)
+                if seen is None:
+                    log, version = Log(), NOTHING
+                    break
+                log, version = _followed(log, version, seen, id)
+                if seen.lease is None or seen.lease.left <= 0:
+                    break
+
+    async def _held(
+        self,
+        key: Key,
+        grant: Grant,
+        log: Log,
+        version: Version,
+        fields: Sequence[Fields],
+        opening: Opening,
+    ) -> Hold:
+        """The hold of a grant. What was recorded meanwhile is folded in first, and then the opening is appended."""
+        if grant.opened:
+            log.fold(fields)
+            return Hold(self.backend, grant, log, ttl=self._lease)
+        if grant.version.incarnation != version.incarnation:
+            log = Log()
+        log.apply(grant.newer, conversation_id=key.id)
+        hold = Hold(self.backend, grant, log, ttl=self._lease)
+        stands = NOTHING if grant.version.last == 0 else grant.version
+        try:
+            await hold.add(*_ending(log), *opening(log, stands))
+        except BaseException:
+            await hold.give_up()
+            raise
+        return hold
+
+    def keep(self, hold: Hold) -> None:
+        """Keep in memory what a turn left, for the next one, when its hold has ended well."""
+        self._cache.put(hold.key, hold.log, hold.version)
+
+    @asynccontextmanager
+    async def queued(self, id: str, *, wait: float, deadline: float | None = None) -> AsyncGenerator[None]:
+        """Wait for the other turns on a conversation in this process."""
+        place = await _queue.take(self.backend, id, wait=wait, deadline=deadline, scope=self.scope)
+        try:
+            yield
+        finally:
+            place.leave()
+
+    async def _edit(
+        self, id: str, change: Opening, *, expect: Version | None = None, added: Sequence[Message] | None = None
+    ) -> Version:
+        """Change a conversation between two turns.
+
+        Args:
+            added: The messages that this adds. None: it changes those that were there.
+        """
+
+        def opening(log: Log, version: Version) -> Sequence[Fields]:
+            if expect is not None and version != expect:
+                raise ConversationConflict(id, expected=expect.last, actual=version.last)
+            return change(log, version)
+
+        async with self.queued(id, wait=_WAIT):
+            if expect is not None:
+                await self._read(id)  # what we remember may be older than what is expected
+            hold = await self.take(id, opening, wait=_WAIT)
+            await hold.end(head=lambda: records.head(hold.log, now=time.time(), new=added))
+            self.keep(hold)
+            return hold.version
+
+    async def _known(self, id: str) -> tuple[Log, Version]:
+        found = await self._read(id)
+        if found is None:
+            raise NoSuchConversation(id)
+        return found
+
+    async def _read(self, id: str) -> tuple[Log, Version] | None:
+        """A conversation as it stands. It is shared, to be read at once and not to be changed."""
+        key = self._key(id)
+        log, version = self._cache.take(key) or (Log(), NOTHING)
+        seen = await self.backend.read(key, after=version)
+        if seen is None:
+            return None
+        log, version = _followed(log, version, seen, id)
+        self._cache.put(key, log, version)
+        return log, version
+
+    async def _fresh(self, key: Key) -> tuple[Log, Version]:
+        seen = await self.backend.read(key)
+        return (Log(), NOTHING) if seen is None else _followed(Log(), NOTHING, seen, key.id)
+
+    def _key(self, id: str) -> Key:
+        check_id(id)
+        return Key(self.scope, id)
+
+
+class _Cache:
+    """Conversations as they stood last, until there are too many messages of them. Taking one removes it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Key, tuple[Log, Version]] = OrderedDict()
+        self._messages = 0
+
+    def take(self, key: Key) -> tuple[Log, Version] | None:
+        with self._lock:
+            found = self._kept.pop(key, None)
+            if found is not None:
+                self._messages -= len(found[0].messages)
+            return found
+
+    def put(self, key: Key, log: Log, version: Version) -> None:
+        self.take(key)
+        with self._lock:
+            self._kept[key] = (log, version)
+            self._messages += len(log.messages)
+            while self._messages > _CACHED and len(self._kept) > 1:
+                _, (old, _) = self._kept.popitem(last=False)
+                self._messages -= len(old.messages)
+
+
+def _ending(log: Log) -> list[Fields]:
+    """What ends a turn that a dead owner left open."""
+    return [] if log.open is None else [records.closed(log.open)]
+
+
+def _followed(log: Log, version: Version, seen: LogSlice, conversation_id: str) -> tuple[Log, Version]:
+    """The conversation with what was read folded in."""
+    if seen.version.incarnation != version.incarnation:
+        log = Log()
+    log.apply(seen.records, conversation_id=conversation_id)
+    return log, seen.version

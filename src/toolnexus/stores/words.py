@@ -1,0 +1,19 @@
+"""The words of a text, as they are searched for."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_WORD = re.compile(r"\w+")
+_LONGEST = 255
+"""Characters of a word that count. PostgreSQL refuses words of 2 KB and more."""
+
+
+def words(text: str) -> list[str]:
+    """The different words, in the order in which they come first: letters, digits and underscores, without case.
+
+    What is no word in any text (NUL, lone surrogates, punctuation) is left out.
+    """
+    found = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return list(dict.fromkeys(word[:_LONGEST] for word in found))
