@@ -72,23 +72,31 @@ class Hold:
         """Append records with the end."""
         self._pending += fields
 
-    async def end(self, *fields: Fields, head: Callable[[], Head]) -> None:
+    async def end(self, *fields: Fields, head: Callable[[], Head | None]) -> None:
         """Append the last records, set what a list shows (asked for when they are folded in), and give the turn back.
 
         Runs to a known outcome under cancellation.
         """
+
+        async def write() -> None:
+            await self._written()
+            await self._append([*self._pending, *fields], head=head, release=True)
+
         try:
-            if self._writing is not None:
-                await asyncio.wait({self._writing})
-            await settled(self._append([*self._pending, *fields], head=head, release=True))
+            await settled(write())
         finally:
             self.leave()
 
     async def give_up(self) -> None:
         """Give the turn back without recording anything more. What goes wrong is left to the lease's expiry."""
+
+        async def release() -> None:
+            await self._written()
+            await self._backend.append(self._grant, (), expect=self._last, release=True)
+
         self.leave()
         try:
-            await settled(self._backend.append(self._grant, (), expect=self._last, release=True))
+            await settled(release())
         except ToolnexusError as error:
             _log.warning("A turn could not be given back, and will expire: %s", error)
 
@@ -98,6 +106,11 @@ class Hold:
         if self._renewing is not None:
             self._renewing.cancel()
 
+    async def _written(self) -> None:
+        """Wait for what is being appended: the next append has to follow it."""
+        if self._writing is not None:
+            await asyncio.wait({self._writing})
+
     async def _write(self) -> None:
         await asyncio.sleep(0)  # what else is added now goes along
         while self._pending:
@@ -105,7 +118,7 @@ class Hold:
             await self._append(taken)
 
     async def _append(
-        self, fields: Iterable[Fields], *, head: Callable[[], Head] | None = None, release: bool = False
+        self, fields: Iterable[Fields], *, head: Callable[[], Head | None] | None = None, release: bool = False
     ) -> None:
         new = list(fields)
         if self.lost is not None:

@@ -91,6 +91,7 @@ class Log:
         turns: Oldest first, those that left no trace included.
         open: The turn that runs, or ran when its owner died. None: there is none.
         meta: `title`, `tags` and whatever else was set.
+        seen: Whether there is anything to see: failed attempts alone are no conversation.
     """
 
     def __init__(self) -> None:
@@ -98,6 +99,7 @@ class Log:
         self.turns: list[Turn] = []
         self.open: OpenTurn | None = None
         self.meta: dict[str, Any] = {}
+        self.seen = False
         self._last: OpenTurn | None = None  # what the last turn recorded, so that it can be opened again
 
     def apply(self, records: Iterable[Record], *, conversation_id: str) -> None:
@@ -160,6 +162,7 @@ class Log:
                 self._edit(record["keep"], record["messages"])
             case "meta":
                 self.meta.update(record["set"])
+                self.seen = True
             case "snapshot":
                 self._restore(record)
             case unknown:
@@ -202,12 +205,14 @@ class Log:
         outcome = {key: value for key, value in record.items() if key not in _OF_THE_TURN}
         self.turns.append(replace(ended.turn, status=record["status"], count=len(kept), outcome=outcome))
         self.messages += kept
+        self.seen = self.seen or bool(record["kept"])
         self.open, self._last = None, ended
 
     def _edit(self, keep: int, messages: list[Message]) -> None:
         if self.open is not None or not 0 <= keep <= len(self.messages):
             raise ValueError("an edit that does not fit")
         self.messages = [*self.messages[:keep], *messages]
+        self.seen = True
         self.turns = [turn for turn in self.turns if turn.start + turn.count <= keep]
         self._last = None
 
@@ -217,6 +222,7 @@ class Log:
         self.messages = record["messages"]
         self.turns = [Turn(**turn) for turn in record["turns"]]
         self.meta = record["meta"]
+        self.seen = True
         self._last = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 import random
 import secrets
 import threading
@@ -16,13 +17,22 @@ from typing import Any, Self, TypeAlias
 
 from toolnexus import _queue
 from toolnexus._checks import check_id
-from toolnexus.errors import ConfigurationError, ConversationBusy, ConversationConflict, NoSuchConversation
+from toolnexus.clock import settled
+from toolnexus.errors import (
+    ConfigurationError,
+    ConversationBusy,
+    ConversationConflict,
+    NoSuchConversation,
+    ToolnexusError,
+)
 from toolnexus.messages import Message, copy_messages, normalise
 from toolnexus.stores import records
 from toolnexus.stores.backend import NOTHING, Grant, Key, LogBackend, LogSlice, Owner, Page, Version
 from toolnexus.stores.hold import Hold
 from toolnexus.stores.log import Fields, Log, Turn
 from toolnexus.stores.process import this_process
+
+_log = logging.getLogger("toolnexus")
 
 _TTL = 30.0
 """Seconds that a lease lasts without being renewed."""
@@ -98,7 +108,7 @@ class LogStore:
             Independent copies, oldest first. None: an id never seen.
         """
         found = await self._read(id)
-        return None if found is None else copy_messages(found[0].messages)
+        return copy_messages(found[0].messages) if found is not None and found[0].seen else None
 
     async def save(self, id: str, messages: Iterable[Mapping[str, Any]], /) -> None:
         """Make these the history, whatever it was. Waits for a running turn.
@@ -135,7 +145,7 @@ class LogStore:
     async def info(self, id: str) -> ConversationInfo | None:
         """What is known of a conversation. None: an id never seen."""
         found = await self._read(id)
-        if found is None:
+        if found is None or not found[0].seen:
             return None
         log = found[0]
         last = log.open.turn if log.open is not None else log.turns[-1] if log.turns else None
@@ -236,9 +246,14 @@ class LogStore:
         pause = _POLL[0]
         while True:
             fields = [*_ending(log), *opening(log, version)]
-            grant = await self.backend.begin(
-                key, owner=owner, ttl=self._lease, expect=version, records=[records.encode(each) for each in fields]
-            )
+            opening_records = [records.encode(each) for each in fields]
+            try:
+                grant = await self.backend.begin(
+                    key, owner=owner, ttl=self._lease, expect=version, records=opening_records
+                )
+            except asyncio.CancelledError:
+                await self._untake(key, owner)
+                raise
             if grant is not None:
                 return await self._held(key, grant, log, version, fields, opening)
             while True:
@@ -254,6 +269,19 @@ class LogStore:
                 log, version = _followed(log, version, seen, id)
                 if seen.lease is None or seen.lease.left <= 0:
                     break
+
+    async def _untake(self, key: Key, owner: Owner) -> None:
+        """Give back what a cancelled `begin` may have taken: it is asked for again, as after a lost answer."""
+
+        async def untake() -> None:
+            grant = await self.backend.begin(key, owner=owner, ttl=self._lease, expect=NOTHING, records=())
+            if grant is not None:
+                await self.backend.append(grant, (), expect=grant.version.last, release=True)
+
+        try:
+            await settled(untake())
+        except ToolnexusError as error:
+            _log.warning("A turn that was cancelled could not be given back, and will expire: %s", error)
 
     async def _held(
         self,
@@ -317,7 +345,7 @@ class LogStore:
 
     async def _known(self, id: str) -> tuple[Log, Version]:
         found = await self._read(id)
-        if found is None:
+        if found is None or not found[0].seen:
             raise NoSuchConversation(id)
         return found
 

@@ -88,12 +88,14 @@ def snapshot(log: Log, *, until: int) -> Fields:
     return _fields({"k": "snapshot", "messages": log.messages[:until], "turns": turns, "meta": log.meta})
 
 
-def head(log: Log, *, now: float, new: Sequence[Message] | None) -> Head:
-    """What a list shows of a conversation.
+def head(log: Log, *, now: float, new: Sequence[Message] | None) -> Head | None:
+    """What a list shows of a conversation. None: there is nothing to see.
 
     Args:
         new: The messages that were added. None: history was edited.
     """
+    if not log.seen:
+        return None
     searched = log.messages if new is None else new
     return Head(
         title=log.meta.get("title"),
