@@ -6,6 +6,10 @@ import threading
 import pytest
 
 from toolnexus import ConfigurationError, InMemoryConversationStore, InvalidTranscript
+from toolnexus.stores import records
+from toolnexus.stores.backend import NOTHING, Key, Owner
+from toolnexus.stores.memory import MemoryBackend
+from toolnexus.stores.process import this_process
 
 HELLO = {"role": "user", "content": "hello"}
 CALLED = {
@@ -53,6 +57,28 @@ async def test_a_bounded_store_forgets_the_least_recently_used_conversation() ->
     await store.get("a")
     await store.save("c", [HELLO])
     assert [await store.get(id) is not None for id in "abc"] == [True, False, True]
+
+
+async def test_a_conversation_that_is_held_is_not_forgotten() -> None:
+    store = InMemoryConversationStore(max_conversations=1)
+    hold = await store.take("held", lambda _log, _version: [records.meta({"title": "mine"})], wait=0)
+    await store.save("a", [HELLO])
+    await store.save("b", [HELLO])
+    await hold.end(head=lambda: None)
+    assert [await store.get(id) for id in ("held", "a", "b")] == [[], None, None]
+
+
+async def test_the_turn_of_a_process_that_is_gone_is_free_at_once() -> None:
+    backend = MemoryBackend()
+    gone = Owner(token="1" * 32, process=f"{this_process().rpartition('|')[0]}|0")
+    here = Owner(token="2" * 32, process=this_process())
+    key = Key("", "c")
+    first = await backend.begin(key, owner=gone, ttl=60, expect=NOTHING, records=[b"{}"])
+    seen = await backend.read(key)
+    assert (seen.lease.owner, seen.lease.left) == (gone, 0)
+    second = await backend.begin(key, owner=here, ttl=60, expect=first.version, records=())
+    assert second.fence > first.fence
+    assert await backend.begin(key, owner=gone, ttl=60, expect=NOTHING, records=()) is None
 
 
 def test_a_bound_of_nothing_is_refused() -> None:

@@ -224,7 +224,7 @@ class LogBackend(Protocol):
         ...
 
     async def list(self, scope: str, *, after: str | None, limit: int, query: str | None) -> Page:
-        """List the conversations of a scope, last changed first (by the order of the changes, no clock).
+        """List the conversations of a scope that have a head, the one whose head was set last first (no clock counts).
 
         Args:
             after: `Page.after` of the part before. None: from the start.

@@ -4,7 +4,7 @@
 |---|---|
 | `turn` with status `open` | a turn begins, or one that waits or was interrupted goes on |
 | `message` | the next message of the open turn |
-| `effect` | a call that may change something is about to start |
+| `effect` | a call that may change something is about to start, for the first time or again |
 | `turn` with another status | how the open turn ended |
 | `edit` | keep the first so many messages of the history, then these |
 | `meta` | what a list shows: a title, tags |
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from toolnexus import _json
 from toolnexus.errors import CorruptConversation, StoreTooNew
-from toolnexus.messages import Message, declined, repair
+from toolnexus.messages import Message, declined, repair, unsaid, waits
 
 if TYPE_CHECKING:
     from toolnexus.stores.backend import Record
@@ -67,11 +67,13 @@ class OpenTurn:
     """Calls that may have run: the number of their reply in the turn, and their id."""
     harmless: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     """Those of them whose result says that they did not run."""
+    kept: bool = False
+    """Whether it was history before it was opened again."""
 
     @property
     def acted(self) -> bool:
-        """Whether something may have been changed."""
-        return bool(self.effects - self.harmless)
+        """Whether something may have been changed, so that the turn must not be forgotten."""
+        return self.kept or bool(self.effects - self.harmless)
 
     @property
     def step(self) -> int:
@@ -81,6 +83,18 @@ class OpenTurn:
     def closed(self) -> list[Message]:
         """Its messages as history: results in call order, and "outcome unknown" where there is none."""
         return repair(_latest(self.messages))[0]
+
+    def starts(self, call_id: str) -> None:
+        """A call of the last reply starts. If it waited until now, its outcome is unknown from here on."""
+        call = (self.step, call_id)
+        self.effects.add(call)
+        self.harmless.discard(call)
+        after = len(self.messages)
+        while after and self.messages[after - 1]["role"] == "tool":
+            after -= 1
+        if after < len(self.messages):
+            results = (message for message in self.messages[after:] if message.get("tool_call_id") != call_id)
+            self.messages[after:] = list(results)
 
 
 class Log:
@@ -144,7 +158,7 @@ class Log:
     @property
     def waiting(self) -> bool:
         """Whether the last turn waits for a person."""
-        return bool(self.turns) and self.turns[-1].status == "suspended"
+        return bool(self.turns) and self.turns[-1].count > 0 and _last_waits(self.messages)
 
     def _apply(self, record: Mapping[str, Any]) -> None:
         match record["k"]:
@@ -156,8 +170,7 @@ class Log:
                 _expect(self.open).messages.append(record["m"])
                 self._note_harmless(record)
             case "effect":
-                turn = _expect(self.open)
-                turn.effects.add((turn.step, record["call"]))
+                _expect(self.open).starts(record["call"])
             case "edit":
                 self._edit(record["keep"], record["messages"])
             case "meta":
@@ -182,6 +195,8 @@ class Log:
             self.messages = self.messages[: known.start]
             self.open, self._last = self._last, None
             self.open.turn = replace(known, status="open", count=0)
+            self.open.kept = self.open.kept or known.count > 0
+            self.open.messages = unsaid(self.open.messages)
             return
         self.open = OpenTurn(
             turn=Turn(
@@ -191,11 +206,12 @@ class Log:
                 started=record["at"],
                 saw=record["saw"],
                 start=len(self.messages),
-            )
+            ),
+            kept=record.get("kept", False),
         )
         self._last = None
-        if self.waiting:
-            self.messages = [*self.messages[: self.turns[-1].start], *declined(self.messages_of(self.turns[-1]))]
+        if _last_waits(self.messages):
+            self.messages = declined(self.messages)
 
     def _end(self, record: Mapping[str, Any]) -> None:
         ended = _expect(self.open)
@@ -219,9 +235,9 @@ class Log:
     def _restore(self, record: Mapping[str, Any]) -> None:
         if self.open is not None:
             raise ValueError("a turn is open")
-        self.messages = record["messages"]
+        self.messages = list(record["messages"])
         self.turns = [Turn(**turn) for turn in record["turns"]]
-        self.meta = record["meta"]
+        self.meta = dict(record["meta"])  # what we wrote ourselves is folded in as it is
         self.seen = True
         self._last = None
 
@@ -233,6 +249,16 @@ def _expect(turn: OpenTurn | None) -> OpenTurn:
     if turn is None:
         raise ValueError("no turn is open")
     return turn
+
+
+def _last_waits(messages: Sequence[Message]) -> bool:
+    """Whether the last calls wait for a person."""
+    for message in reversed(messages):
+        if message["role"] != "tool":
+            return False
+        if waits(message):
+            return True
+    return False
 
 
 def _latest(messages: Sequence[Message]) -> list[Message]:

@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
@@ -22,11 +22,13 @@ from toolnexus.errors import (
     ConfigurationError,
     ConversationBusy,
     ConversationConflict,
+    CorruptConversation,
     NoSuchConversation,
+    StoreError,
     ToolnexusError,
 )
-from toolnexus.messages import Message, copy_messages, normalise
-from toolnexus.stores import records
+from toolnexus.messages import Message, copy_messages, normalise, repair
+from toolnexus.stores import records, transfer
 from toolnexus.stores.backend import NOTHING, Grant, Key, LogBackend, LogSlice, Owner, Page, Version
 from toolnexus.stores.hold import Hold
 from toolnexus.stores.log import Fields, Log, Turn
@@ -117,7 +119,7 @@ class LogStore:
             InvalidTranscript: The messages cannot be read, or hold what JSON does not have.
             ConversationBusy: A turn ran for too long.
         """
-        new = normalise(messages)
+        new = repair(normalise(messages))[0]
         await self._edit(id, lambda log, _: [records.edited(log.messages, new)])
 
     async def load(self, id: str) -> tuple[list[Message], Version]:
@@ -131,7 +133,7 @@ class LogStore:
         Raises:
             ConversationConflict: Something was. Nothing was changed.
         """
-        new = normalise(messages)
+        new = repair(normalise(messages))[0]
         return await self._edit(id, lambda log, _: [records.edited(log.messages, new)], expect=expect)
 
     async def list(self, *, limit: int = 50, after: str | None = None) -> Page:
@@ -222,30 +224,91 @@ class LogStore:
                 raise ConfigurationError(f"Conversation {id!r} has no turn {at!r}. See `turns`.")
             until = turn.start + turn.count
         fields = records.snapshot(log, until=until)
-        await self._edit(new_id, lambda _log, _version: [fields], expect=NOTHING)
+
+        def part(new: Log, version: Version) -> Sequence[Fields]:
+            if new.seen:
+                raise ConversationConflict(new_id, expected=NOTHING.last, actual=version.last)
+            return [fields]
+
+        await self._edit(new_id, part)
+
+    def export(self, id: str) -> AsyncGenerator[bytes]:
+        """All that is recorded of a conversation, attempts that left no trace included: what a file store would have in
+        the conversation's file. Write the pieces one after another.
+
+        Raises:
+            NoSuchConversation: There is none of this id.
+        """
+        return transfer.export(self, id)
+
+    async def import_(
+        self,
+        lines: Iterable[bytes] | AsyncIterable[bytes],
+        *,
+        id: str | None = None,
+        replace: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> str:
+        """Make a conversation of an export, whole or not at all. A turn that ran when it was exported was interrupted.
+
+        Args:
+            lines: The bytes of the export, in pieces of any size.
+            id: What to call it. None: as it was called.
+            replace: Put it in the place of a conversation of that id. False: refuse if there is one.
+            progress: Called with the number of bytes read so far.
+
+        Returns:
+            Its id.
+
+        Raises:
+            ConversationConflict: There is one of that id already.
+            InvalidTranscript: It is no export, or not all of it, or it was changed.
+            StoreTooNew: A newer toolnexus exported it.
+        """
+        return await transfer.import_(self, lines, id=id, replace=replace, progress=progress)
+
+    async def check(self, id: str) -> Sequence[str]:
+        """Read a conversation anew and say what is wrong with it. Empty: nothing is. Nothing is changed.
+
+        Raises:
+            NoSuchConversation: There is none of this id.
+        """
+        seen = await self.backend.read(self._key(id))
+        if seen is None:
+            raise NoSuchConversation(id)
+        log = Log()
+        try:
+            log.apply(seen.records, conversation_id=id)
+        except StoreError as error:
+            return [str(error)]
+        report = repair(log.messages)[1]
+        return [f"The history is not what every provider takes: {report}."] if report else []
 
     async def aclose(self) -> None:
         """Close the backend. May be called more than once."""
         await self.backend.aclose()
 
-    async def take(self, id: str, opening: Opening, *, wait: float) -> Hold:
+    async def take(self, id: str, opening: Opening, *, wait: float, fresh: bool = False) -> Hold:
         """Take the turn of a conversation, end what a dead owner left open, and append what opens the new one.
 
         Args:
             opening: What to append, given the conversation as it stands. It may raise, and then nothing is written; it
                 is asked again when the conversation changed meanwhile.
             wait: Seconds to wait for another owner.
+            fresh: Look at what others recorded before `opening` is asked, because it may raise over what it sees.
 
         Raises:
             ConversationBusy: Somebody else still holds it.
         """
         key = self._key(id)
         owner = Owner(token=secrets.token_hex(16), process=this_process())
-        log, version = self._cache.take(key) or await self._fresh(key)
+        known = self._cache.take(key)
+        log, version = known if known is not None and not fresh else await self._fresh(key, known)
         began = time.monotonic()
         pause = _POLL[0]
         while True:
-            fields = [*_ending(log), *opening(log, version)]
+            # An open turn is one that runs, or that a dead owner left: that is known once the turn is ours.
+            fields = opening(log, version) if log.open is None else ()
             opening_records = [records.encode(each) for each in fields]
             try:
                 grant = await self.backend.begin(
@@ -292,17 +355,22 @@ class LogStore:
         fields: Sequence[Fields],
         opening: Opening,
     ) -> Hold:
-        """The hold of a grant. What was recorded meanwhile is folded in first, and then the opening is appended."""
-        if grant.opened:
+        """The hold of a grant, with its opening appended if it was not.
+
+        What was recorded meanwhile is folded in first, and what a dead owner left open is ended.
+        """
+        if grant.opened and log.open is None:
             log.fold(fields)
             return Hold(self.backend, grant, log, ttl=self._lease)
-        if grant.version.incarnation != version.incarnation:
+        if not grant.opened and grant.version.incarnation != version.incarnation:
             log = Log()
         log.apply(grant.newer, conversation_id=key.id)
         hold = Hold(self.backend, grant, log, ttl=self._lease)
         stands = NOTHING if grant.version.last == 0 else grant.version
         try:
-            await hold.add(*_ending(log), *opening(log, stands))
+            if log.open is not None:
+                await hold.add(records.closed(log.open))
+            await hold.add(*opening(log, stands))
         except BaseException:
             await hold.give_up()
             raise
@@ -360,9 +428,10 @@ class LogStore:
         self._cache.put(key, log, version)
         return log, version
 
-    async def _fresh(self, key: Key) -> tuple[Log, Version]:
-        seen = await self.backend.read(key)
-        return (Log(), NOTHING) if seen is None else _followed(Log(), NOTHING, seen, key.id)
+    async def _fresh(self, key: Key, known: tuple[Log, Version] | None) -> tuple[Log, Version]:
+        log, version = known or (Log(), NOTHING)
+        seen = await self.backend.read(key, after=version)
+        return (Log(), NOTHING) if seen is None else _followed(log, version, seen, key.id)
 
     def _key(self, id: str) -> Key:
         check_id(id)
@@ -394,14 +463,15 @@ class _Cache:
                 self._messages -= len(old.messages)
 
 
-def _ending(log: Log) -> list[Fields]:
-    """What ends a turn that a dead owner left open."""
-    return [] if log.open is None else [records.closed(log.open)]
-
-
 def _followed(log: Log, version: Version, seen: LogSlice, conversation_id: str) -> tuple[Log, Version]:
     """The conversation with what was read folded in."""
     if seen.version.incarnation != version.incarnation:
-        log = Log()
+        log, version = Log(), NOTHING
+    if len(seen.records) != seen.version.last - version.last:
+        raise CorruptConversation(
+            f"Conversation {conversation_id!r} stands at record {seen.version.last}, but "
+            f"{len(seen.records)} came after record {version.last}: some are lost. Nothing was changed.",
+            conversation_id=conversation_id,
+        )
     log.apply(seen.records, conversation_id=conversation_id)
     return log, seen.version

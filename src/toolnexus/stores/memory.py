@@ -46,7 +46,7 @@ class _Kept:
     """A conversation. `until` is on `time.monotonic()`; without an owner it means nothing."""
 
     incarnation: int
-    changed: int
+    changed: int = 0
     records: list[Record] = field(default_factory=list[Record])
     fence: int = 0
     owner: Owner | None = None
@@ -71,6 +71,8 @@ class _Kept:
 
     def has_all(self, wanted: Sequence[str]) -> bool:
         """Whether these words were said, or are in the title."""
+        if not wanted:
+            return True
         title = self.head.title if self.head is not None else None
         return set(wanted) <= {*words("\n".join((title or "", *self.texts)))}
 
@@ -104,8 +106,7 @@ class MemoryBackend:
         with self._lock:
             kept = self._used(key)
             if kept is None:
-                change = self._change()
-                kept = self._kept[key] = _Kept(incarnation=change, changed=change)
+                kept = self._kept[key] = _Kept(incarnation=self._change())
             again = kept.owner is not None and kept.owner.token == owner.token
             if not again:
                 if (lease := kept.lease()) is not None and lease.left > 0:
@@ -115,9 +116,7 @@ class MemoryBackend:
             kept.until = time.monotonic() + ttl
             opened = kept.stands_at(expect)
             if opened:
-                if records:
-                    kept.records += records
-                    kept.changed = self._change()
+                kept.records += records
             elif again and expect.incarnation in (NOTHING.incarnation, kept.incarnation):
                 opened = kept.has_after(expect.last, records)
             self._evict()
@@ -176,14 +175,19 @@ class MemoryBackend:
     async def list(self, scope: str, *, after: str | None, limit: int, query: str | None) -> Page:
         wanted = words(query) if query is not None else []
         with self._lock:
-            known = [(kept, key.id) for key, kept in self._kept.items() if key.scope == scope and kept.records]
-            found = [(kept, id) for kept, id in known if kept.has_all(wanted)] if query is not None else known
-            found.sort(key=lambda each: each[0].changed, reverse=True)
-            rest = [each for each in found if after is None or each[0].changed < int(after)]
+            found = sorted(
+                (
+                    (kept.changed, key.id, kept.head)
+                    for key, kept in self._kept.items()
+                    if key.scope == scope and kept.head is not None and kept.has_all(wanted)
+                ),
+                reverse=True,
+            )
+            rest = [each for each in found if after is None or each[0] < int(after)]
             page = rest[: max(limit, 0)]
             return Page(
-                items=tuple(_listed(id, kept) for kept, id in page),
-                after=str(page[-1][0].changed) if page and len(page) < len(rest) else None,
+                items=tuple(_listed(id, head) for _, id, head in page),
+                after=str(page[-1][0]) if page and len(page) < len(rest) else None,
                 total=len(found),
             )
 
@@ -215,10 +219,7 @@ class MemoryBackend:
             del self._kept[key]
 
 
-def _listed(id: str, kept: _Kept) -> Listed:
-    if kept.head is None:  # in its first turn
-        return Listed(id=id, title=None, updated=0.0, messages=0, status="", preview="")
-    head = kept.head
+def _listed(id: str, head: Head) -> Listed:
     return Listed(
         id=id,
         title=head.title,

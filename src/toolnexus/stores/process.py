@@ -45,7 +45,12 @@ def _described(pid: int) -> str:
 
 @cache
 def _host() -> str:
-    return socket.gethostname().replace("|", "_")
+    """The machine, and on Linux the container: process numbers mean something within one namespace only."""
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - it names nothing that there is a path to
+    except OSError:
+        namespace = ""
+    return f"{socket.gethostname()}{namespace}".replace("|", "_")
 
 
 @cache

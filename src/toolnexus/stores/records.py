@@ -15,9 +15,17 @@ _PREVIEW = 120
 """Characters of a preview."""
 
 
-def opened(turn_id: str, prompt: UserMessage | None, *, at: float, saw: int, key: str | None = None) -> list[Fields]:
-    """What begins a turn; without a prompt, what lets one go on."""
+def opened(
+    turn_id: str, prompt: UserMessage | None, *, at: float, saw: int, key: str | None = None, kept: bool = False
+) -> list[Fields]:
+    """What begins a turn; without a prompt, what lets one go on.
+
+    Args:
+        kept: It was history before, whatever it comes to now.
+    """
     turn: dict[str, Any] = {"k": "turn", "turn": turn_id, "status": "open", "at": at, "saw": saw}
+    if kept:
+        turn["kept"] = True
     if key is not None:
         turn["key"] = key
     fields = [_fields(turn)]

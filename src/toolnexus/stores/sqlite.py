@@ -2,312 +2,439 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
-import sqlite3
+import re
 import sys
-import threading
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from toolnexus import _json
-from toolnexus.errors import ConversationConflict, CorruptConversation, StoreError
-from toolnexus.messages import Message, clean_text, text_of
+from toolnexus.errors import ConfigurationError, ConversationConflict, ConversationFenced, CorruptConversation
+from toolnexus.messages import clean_text
+from toolnexus.stores.backend import (
+    NOTHING,
+    Grant,
+    Head,
+    Key,
+    Lease,
+    Listed,
+    LogSlice,
+    Owner,
+    Page,
+    Record,
+    Version,
+)
+from toolnexus.stores.logstore import LogStore
+from toolnexus.stores.process import is_gone, uptime
+from toolnexus.stores.sqlite_file import Connection, connect, has_full_text_search
+from toolnexus.stores.sqlite_threads import Job, Worker, Writer
+from toolnexus.stores.words import words
 
 _T = TypeVar("_T")
 
-_SCHEMA = 1
-# A save replaces the row, so it takes a new revision. AUTOINCREMENT never gives one out twice, so a conversation that
-# was deleted and made again cannot be taken for the old one. The order of revisions is the order of saves.
-_CREATE = """
-CREATE TABLE conversations (
-    revision INTEGER PRIMARY KEY AUTOINCREMENT,
-    id BLOB NOT NULL UNIQUE,
-    updated REAL NOT NULL,
-    messages INTEGER NOT NULL,
-    preview TEXT NOT NULL,
-    body BLOB NOT NULL
-)
-"""
-_BUSY = 10.0
-"""Seconds to wait for another process's write."""
-_PREVIEW = 80
-
-_creating = threading.Lock()
-_inherited: list[sqlite3.Connection] = []
-"""Connections of a parent process. SQLite forbids to use them after a fork, and to close them."""
+_AT_ONCE = 200
+"""Records in one statement: SQLite has taken 999 parameters since ever."""
+_INDEXED_AT_ONCE = 1000
+"""Texts that are made searchable in one transaction, so that others can write between two."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationSummary:
-    """What a list shows of a conversation.
-
-    Attributes:
-        updated: When it was last saved, in UTC.
-        messages: How many messages it has.
-        preview: The beginning of its first prompt, on one line. Empty: it has none.
-    """
-
-    id: str
-    updated: datetime
-    messages: int
-    preview: str
-
-
-# The store has a method called `list`, which hides the type inside the class.
-_Messages: TypeAlias = list[Message]
-_Summaries: TypeAlias = list[ConversationSummary]
-
-
-class SQLiteStore:
+class SQLiteStore(LogStore):
     """Keeps conversations in the file at `path`, which is made on first use, for the owner's eyes only (mode 0600).
 
-    A `save` after a `get` by the same object is refused when somebody else saved in between. A `save` without a `get`
-    replaces whatever is there. The object may be made before there is an event loop, and used from several threads and
-    loops, and after a fork; the file is read and written in one worker thread of its own. Call `aclose` when done.
+    Any number of processes may use the file, on one machine. What a method has returned survives the loss of power.
+    The object may be used after a fork. Call `aclose` when done; a process may also just end.
+
+    Args:
+        scope: See `scoped`.
+        lease: Seconds that a turn stays reserved when its owner hangs. That of a process that is gone is free at once.
+        auto_migrate: Whether tables may be made and changed; otherwise a file without ours is a `StoreError`.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, scope: str = "", lease: float = 30.0, auto_migrate: bool = True
+    ) -> None:
+        super().__init__(SQLiteBackend(path, auto_migrate=auto_migrate), scope=scope, lease=lease)
+
+
+class SQLiteBackend:
+    """A `LogBackend` in a SQLite file. Writes that wait together share a commit; reads wait for no write.
+
+    What is said becomes searchable at the next search, and not in a turn's commits, which it would make three times
+    as large.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, auto_migrate: bool = True) -> None:
+        if os.fspath(path) == ":memory:":
+            raise ConfigurationError(
+                "':memory:' is no file. For conversations in memory take InMemoryConversationStore."
+            )
         self.path = Path(path).absolute()
-        self._closed = False
+        self._auto_migrate = auto_migrate
         self._start()
 
     def _start(self) -> None:
         """Begin anew, in this process."""
         self._process = os.getpid()
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="toolnexus-sqlite")
-        self._connection: sqlite3.Connection | None = None
-        self._seen: dict[str, int] = {}  # id to the revision that `get` found; 0: there was none
+        opened = partial(connect, self.path, auto_migrate=self._auto_migrate)
+        self._writer = Writer("toolnexus-sqlite-writer", str(self.path), opened)
+        self._reader = Worker("toolnexus-sqlite-reader", str(self.path), opened)
+        self._abandoned = [weakref.finalize(self, worker.stop) for worker in (self._writer, self._reader)]
+        for each in self._abandoned:
+            each.atexit = False  # the process may end at once
 
-    async def get(self, id: str) -> _Messages | None:
-        """Return the conversation's messages, oldest first; None for an id never seen.
+    @property
+    def commits(self) -> int:
+        """How many transactions changed the file."""
+        return self._writer.commits
 
-        Raises:
-            CorruptConversation: What is stored cannot be read.
-            StoreError: The file cannot be read.
-        """
-        return await self._do("read", id, lambda connection: self._get(connection, id))
+    @property
+    def statements(self) -> int:
+        """How many statements were made of the file."""
+        return sum(each.connection.statements for each in (self._writer, self._reader) if each.connection is not None)
 
-    async def save(self, id: str, messages: _Messages) -> None:
-        """Replace the conversation's messages, durably.
+    async def begin(
+        self, key: Key, *, owner: Owner, ttl: float, expect: Version, records: Sequence[Record]
+    ) -> Grant | None:
+        work = partial(_begin, key=key, owner=owner, ttl=ttl, expect=expect, records=tuple(records))
+        return await self._write("taken", key.id, work)
 
-        Raises:
-            ConversationConflict: Somebody else saved since this object's `get`. Nothing was stored.
-            ValueError: A value is no JSON, such as NaN. Its place is named, and nothing is stored.
-            StoreError: The file cannot be written.
-        """
-        body = _json.strict_dumps(messages)
-        row = (time.time(), len(messages), _preview(messages), body)
-        await self._do("saved", id, lambda connection: self._save(connection, id, row))
+    async def append(
+        self, grant: Grant, records: Sequence[Record], *, expect: int, head: Head | None = None, release: bool = False
+    ) -> int:
+        work = partial(_append, grant=grant, records=tuple(records), expect=expect, head=head, release=release)
+        return await self._write("recorded", grant.key.id, work)
 
-    async def list(self, *, limit: int = 100) -> _Summaries:
-        """The `limit` conversations that were saved last, newest first.
+    async def renew(self, grant: Grant, *, ttl: float) -> Grant:
+        await self._write("held", grant.key.id, partial(_renew, grant=grant, ttl=ttl))
+        return grant
 
-        Raises:
-            StoreError: The file cannot be read.
-        """
-        return await self._do("listed", None, lambda connection: _list(connection, limit))
+    async def read(self, key: Key, *, after: Version = NOTHING) -> LogSlice | None:
+        return await self._read("read", key.id, partial(_read, key=key, after=after))
 
-    async def delete(self, id: str) -> bool:
-        """Forget a conversation. Returns whether there was one.
+    async def delete(self, key: Key) -> bool:
+        return await self._write("deleted", key.id, partial(_delete, key=key))
 
-        Raises:
-            StoreError: The file cannot be written.
-        """
-        return await self._do("deleted", id, lambda connection: self._delete(connection, id))
+    async def list(self, scope: str, *, after: str | None, limit: int, query: str | None) -> Page:
+        wanted = words(query) if query is not None else []
+        while wanted and await self._write("searched", None, _make_searchable):
+            pass
+        work = partial(_list, scope=scope, before=_place(after), limit=limit, wanted=wanted)
+        return await self._read("listed", None, work)
 
     async def aclose(self) -> None:
         """Close the file. May be called more than once; anything else afterwards is a `StoreError`."""
-        if not self._closed:
-            self._leave_parent()
-            self._closed = True
-            await _settled(self._worker.submit(self._disconnect))
-            self._worker.shutdown(wait=False)
-
-    async def _do(self, what: str, conversation_id: str | None, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        if self._closed:
-            raise StoreError(f"The store {str(self.path)!r} is closed.", conversation_id=conversation_id)
         self._leave_parent()
-        return await _settled(self._worker.submit(self._translated, what, conversation_id, work))
+        await self._reader.aclose()
+        await self._writer.aclose()  # the last one to close tidies the file up
+
+    async def _write(self, what: str, conversation_id: str | None, work: Callable[[Connection], _T]) -> _T:
+        self._leave_parent()
+        return await self._writer.run(Job(what, conversation_id, work))
+
+    async def _read(self, what: str, conversation_id: str | None, work: Callable[[Connection], _T]) -> _T:
+        self._leave_parent()
+        return await self._reader.run(Job(what, conversation_id, partial(_in_snapshot, work=work)))
 
     def _leave_parent(self) -> None:
-        """After a fork, which takes no thread along, have a worker and a connection of our own."""
+        """After a fork, which takes no thread along, have workers of our own."""
         if self._process != os.getpid():
-            if self._connection is not None:
-                _inherited.append(self._connection)
+            for each in self._abandoned:
+                each.detach()
+            self._writer.leave_behind()
+            self._reader.leave_behind()
             self._start()
 
-    # What follows runs in the worker thread.
 
-    def _translated(self, what: str, conversation_id: str | None, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        try:
-            if self._connection is None:
-                self._connection = _open(self.path)
-            return work(self._connection)
-        except (sqlite3.Error, OSError) as error:
-            subject = "Conversations" if conversation_id is None else f"Conversation {conversation_id!r}"
-            raise StoreError(
-                f"{subject} could not be {what} in {str(self.path)!r}: {error}.", conversation_id=conversation_id
-            ) from error
+class _Found(NamedTuple):
+    """A conversation's row. `last` is the number of its last record."""
 
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    conv: int
+    fence: int
+    token: str | None
+    process: str | None
+    boot: str | None
+    expires: float | None
+    last: int
 
-    def _get(self, connection: sqlite3.Connection, conversation_id: str) -> _Messages | None:
-        query = "SELECT revision, body FROM conversations WHERE id = ?"
-        row = connection.execute(query, (_key(conversation_id),)).fetchone()
-        self._seen[conversation_id] = 0 if row is None else row[0]
-        return None if row is None else _messages(conversation_id, row[1])
+    @property
+    def version(self) -> Version:
+        return Version(incarnation=self.conv, last=self.last)
 
-    def _save(self, connection: sqlite3.Connection, conversation_id: str, row: tuple[Any, ...]) -> None:
-        expected = self._seen.pop(conversation_id, None)
-        key = _key(conversation_id)
-        with _Transaction(connection):
-            found = connection.execute("SELECT revision FROM conversations WHERE id = ?", (key,)).fetchone()
-            actual = 0 if found is None else found[0]
-            if expected is not None and expected != actual:
-                raise ConversationConflict(conversation_id, expected=expected, actual=actual)
-            connection.execute(
-                "REPLACE INTO conversations (id, updated, messages, preview, body) VALUES (?, ?, ?, ?, ?)", (key, *row)
-            )
-
-    def _delete(self, connection: sqlite3.Connection, conversation_id: str) -> bool:
-        self._seen.pop(conversation_id, None)
-        with _Transaction(connection):
-            return connection.execute("DELETE FROM conversations WHERE id = ?", (_key(conversation_id),)).rowcount > 0
-
-
-class _Transaction:
-    """Takes the write lock at once, so that what is read inside cannot be out of date when it is written."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: object) -> None:
-        try:
-            if kind is None:
-                self._connection.execute("COMMIT")
-        finally:
-            if self._connection.in_transaction:  # also when COMMIT failed
-                self._connection.execute("ROLLBACK")
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Closing a file drops this process's locks on it, so nobody here may open the database between the two calls.
-    # One that is there keeps the mode that its owner gave it.
-    with _creating, contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    connection = sqlite3.connect(path, timeout=_BUSY, isolation_level=None)
-    try:
-        _prepare(connection, path)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    _check_version(connection, path)
-    _use_wal(connection)
-    connection.execute("PRAGMA synchronous=FULL")
-    if _version(connection) == 0:
-        with _Transaction(connection):
-            if _version(connection) == 0:
-                connection.execute(_CREATE)
-                connection.execute(f"PRAGMA user_version={_SCHEMA}")
-    _check_version(connection, path)
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    return connection.execute("PRAGMA user_version").fetchone()[0]
-
-
-def _check_version(connection: sqlite3.Connection, path: Path) -> None:
-    if (version := _version(connection)) > _SCHEMA:
-        raise StoreError(
-            f"{str(path)!r} has version {version}, and this toolnexus reads versions up to {_SCHEMA}. "
-            "Upgrade toolnexus, or use another file."
+    def lease(self) -> Lease | None:
+        if self.token is None or self.process is None or self.expires is None:
+            return None
+        boot, now = uptime()
+        gone = self.boot != boot or is_gone(self.process)
+        return Lease(
+            owner=Owner(token=self.token, process=self.process),
+            fence=self.fence,
+            left=0.0 if gone else self.expires - now,
         )
 
 
-def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging. SQLite does not wait for other connections here, so we do."""
-    end = time.monotonic() + _BUSY
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
-                raise
-            time.sleep(0.01)
-        else:
-            return
+_FIND = """
+SELECT conv, fence, token, process, boot, expires,
+    coalesce((SELECT max(seq) FROM record WHERE record.conv = conversation.conv), 0)
+FROM conversation WHERE
+"""
+_NEXT = """
+SELECT (SELECT max(changed) + 1 FROM conversation WHERE scope = found.scope),
+    (SELECT coalesce(max(n), 0) + 1 FROM record)
+FROM conversation AS found WHERE conv = ?
+"""
 
 
-def _list(connection: sqlite3.Connection, limit: int) -> list[ConversationSummary]:
-    query = "SELECT id, updated, messages, preview FROM conversations ORDER BY revision DESC LIMIT ?"
-    rows = connection.execute(query, (min(max(limit, 0), sys.maxsize),))
-    return [
-        ConversationSummary(
-            id=key.decode("utf-8", "surrogatepass"),
-            updated=datetime.fromtimestamp(updated, UTC),
-            messages=messages,
-            preview=preview,
-        )
-        for key, updated, messages, preview in rows
-    ]
+def _find(connection: Connection, key: Key) -> _Found | None:
+    row = connection.execute(f"{_FIND} scope = ? AND id = ?", (_bytes(key.scope), _bytes(key.id))).fetchone()
+    return None if row is None else _Found(*row)
 
 
-def _key(conversation_id: str) -> bytes:
-    """Bytes, because SQLite's text ends at NUL for some of its functions and cannot hold a lone surrogate."""
-    return conversation_id.encode("utf-8", "surrogatepass")
-
-
-def _messages(conversation_id: str, body: bytes) -> list[Message]:
-    try:
-        messages = _json.loads(body)
-    except ValueError as error:
-        raise _corrupt(conversation_id) from error
-    if not isinstance(messages, list):
-        raise _corrupt(conversation_id)
-    return messages  # pyright: ignore[reportUnknownVariableType] - read by `normalise`, which checks it
-
-
-def _corrupt(conversation_id: str) -> CorruptConversation:
-    return CorruptConversation(
-        f"What is stored as conversation {conversation_id!r} is not a list of messages. "
-        "Restore it from a backup, or delete it.",
-        conversation_id=conversation_id,
+def _begin(
+    connection: Connection, *, key: Key, owner: Owner, ttl: float, expect: Version, records: Sequence[Record]
+) -> Grant | None:
+    found = _find(connection, key)
+    again = found is not None and found.token == owner.token
+    if found is not None and not again and (lease := found.lease()) is not None and lease.left > 0:
+        return None
+    found = found or _made(connection, key)
+    fits = expect == found.version or (expect == NOTHING and not found.last)
+    newer = () if fits else _bodies(connection, found, expect, key.id)
+    stands = again and expect.incarnation in (NOTHING.incarnation, found.conv) and newer == records
+    fence = found.fence if again else found.fence + 1
+    _set(connection, found.conv, {"fence": fence, **_held_by(owner, ttl)})
+    if fits:
+        _insert(connection, found, records)
+    return Grant(
+        key=key,
+        owner=owner,
+        fence=fence,
+        version=Version(incarnation=found.conv, last=found.last + (len(records) if fits else 0)),
+        opened=fits or stands,
+        newer=() if stands else newer,
     )
 
 
-def _preview(messages: Sequence[Message]) -> str:
-    for message in messages:
-        if message.get("role") == "user":
-            text = " ".join(clean_text(text_of(message.get("content"))).split())
-            return text if len(text) <= _PREVIEW else text[: _PREVIEW - 1] + "…"
-    return ""
+def _append(
+    connection: Connection, *, grant: Grant, records: Sequence[Record], expect: int, head: Head | None, release: bool
+) -> int:
+    found = _granted(connection, grant)
+    seen = Version(incarnation=found.conv, last=expect)
+    stands = found.last == expect + len(records) and _bodies(connection, found, seen, grant.key.id) == records
+    if found.token is None:
+        if not stands:
+            raise ConversationFenced(grant.key.id)
+        return found.last  # sent again: the first one gave the turn back
+    if found.last != expect and not stands:
+        raise ConversationConflict(grant.key.id, expected=expect, actual=found.last)
+    changes: dict[str, Any] = {}
+    if head is not None:
+        changed, row = connection.execute(_NEXT, (found.conv,)).fetchone()
+        changes |= {"changed": changed, **_shown(head), **({"since": row} if head.anew else {})}
+    if release:
+        changes |= _FREE
+    _insert(connection, found, () if stands else records, head)
+    if changes:
+        _set(connection, found.conv, changes)
+    return expect + len(records)
 
 
-async def _settled(submitted: Any) -> Any:
-    """Await to a known outcome, also when cancelled meanwhile; then be cancelled."""
-    future = asyncio.wrap_future(submitted)
+def _renew(connection: Connection, *, grant: Grant, ttl: float) -> None:
+    found = _granted(connection, grant)
+    if found.token is None:
+        raise ConversationFenced(grant.key.id)
+    _set(connection, found.conv, _held_by(grant.owner, ttl))
+
+
+def _read(connection: Connection, *, key: Key, after: Version) -> LogSlice | None:
+    found = _find(connection, key)
+    if found is None or not found.last:
+        return None
+    return LogSlice(records=_bodies(connection, found, after, key.id), version=found.version, lease=found.lease())
+
+
+def _delete(connection: Connection, *, key: Key) -> bool:
+    found = _find(connection, key)
+    if found is None:
+        return False
+    if has_full_text_search(connection) and _is_searchable(connection):
+        connection.execute(_FORGET, (found.conv,))
+    connection.execute("DELETE FROM record WHERE conv = ?", (found.conv,))
+    connection.execute("DELETE FROM conversation WHERE conv = ?", (found.conv,))
+    return found.last > 0
+
+
+# The index's own table `search_docsize` has the rows that it knows. They are all up to its last, because a new row
+# comes after all that there are, and they are indexed in order.
+_INDEX = """
+INSERT INTO search (rowid, said) SELECT n, said FROM record
+WHERE n > (SELECT coalesce(max(id), 0) FROM search_docsize) AND said IS NOT NULL ORDER BY n LIMIT ?
+"""
+_FORGET = """
+INSERT INTO search (search, rowid, said) SELECT 'delete', n, said FROM record
+WHERE conv = ? AND n <= (SELECT coalesce(max(id), 0) FROM search_docsize) AND said IS NOT NULL
+"""
+
+
+def _make_searchable(connection: Connection) -> bool:
+    """Index what was said since the last time, or the first part of it. Returns whether there is more."""
+    if not has_full_text_search(connection):
+        return False
+    connection.execute(
+        "CREATE VIRTUAL TABLE IF NOT EXISTS search USING fts5 "
+        "(said, content = 'record', content_rowid = 'n', detail = none, tokenize = \"ascii tokenchars '_'\")"
+    )
+    return connection.execute(_INDEX, (_INDEXED_AT_ONCE,)).rowcount == _INDEXED_AT_ONCE
+
+
+def _list(connection: Connection, *, scope: str, before: int, limit: int, wanted: Sequence[str]) -> Page:
+    total = None
+    where, values = "scope = ? AND changed > 0", [_bytes(scope)]
+    if not wanted:
+        (total,) = connection.execute(_COUNT, values).fetchone()
+    said = _INDEX_SAYS if wanted and has_full_text_search(connection) else _SAYS
+    for word in wanted:
+        where += f" AND (conv IN ({said}) OR {_NAMED})"
+        values += [f'"{word}"' if said is _INDEX_SAYS else word, word]
+    asked = min(max(limit, 0), sys.maxsize - 1)
+    rows = connection.execute(
+        "SELECT id, title, updated, messages, status, preview, changed FROM conversation "  # noqa: S608 - made of constants
+        f"WHERE {where} AND changed < ? ORDER BY changed DESC LIMIT ?",
+        (*values, before, asked + 1),
+    ).fetchall()
+    return Page(
+        items=tuple(
+            Listed(
+                id=id.decode("utf-8", "surrogatepass"),
+                title=title,
+                updated=updated,
+                messages=messages,
+                status=status,
+                preview=preview,
+            )
+            for id, title, updated, messages, status, preview, _ in rows[:asked]
+        ),
+        after=str(rows[asked - 1][-1]) if 0 < asked < len(rows) else None,
+        total=total,
+    )
+
+
+_COUNT = "SELECT count(*) FROM conversation WHERE scope = ? AND changed > 0"
+_SAYS = """
+SELECT record.conv FROM record JOIN conversation AS c ON c.conv = record.conv
+WHERE record.n >= c.since AND instr(' ' || record.said || ' ', ' ' || ? || ' ')
+"""
+_INDEX_SAYS = """
+SELECT record.conv FROM search JOIN record ON record.n = search.rowid JOIN conversation AS c ON c.conv = record.conv
+WHERE search MATCH ? AND record.n >= c.since
+"""
+_NAMED = "instr(' ' || named || ' ', ' ' || ? || ' ')"
+
+
+def _place(after: str | None) -> int:
+    if after is None:
+        return sys.maxsize
+    if re.fullmatch(r"[0-9]{1,18}", after) is None:
+        raise ConfigurationError(f"{after!r} is not a place in this list. Give `Page.after`.")
+    return int(after)
+
+
+def _granted(connection: Connection, grant: Grant) -> _Found:
+    """The row of a conversation that is held by a grant, or was until it was given back."""
+    row = connection.execute(f"{_FIND} conv = ?", (grant.version.incarnation,)).fetchone()
+    if row is None:
+        raise ConversationFenced(grant.key.id)
+    found = _Found(*row)
+    if found.fence != grant.fence or found.token not in (None, grant.owner.token):
+        raise ConversationFenced(grant.key.id)
+    return found
+
+
+def _made(connection: Connection, key: Key) -> _Found:
+    """A new conversation. It stands at number 0, and nobody sees it."""
+    connection.execute(
+        "INSERT INTO conversation (scope, id, changed, fence) VALUES (?, ?, 0, 0)", (_bytes(key.scope), _bytes(key.id))
+    )
+    found = _find(connection, key)
+    assert found is not None
+    return found
+
+
+def _set(connection: Connection, conv: int, changes: Mapping[str, Any]) -> None:
+    columns = ", ".join(f"{column} = ?" for column in changes)
+    connection.execute(f"UPDATE conversation SET {columns} WHERE conv = ?", (*changes.values(), conv))  # noqa: S608 - our own names
+
+
+def _held_by(owner: Owner, ttl: float) -> dict[str, Any]:
+    boot, now = uptime()
+    return {"token": owner.token, "process": owner.process, "boot": boot, "expires": now + ttl}
+
+
+_FREE = dict.fromkeys(("token", "process", "boot", "expires"))
+
+
+def _shown(head: Head) -> dict[str, Any]:
+    return {
+        "title": None if head.title is None else clean_text(head.title),
+        "named": " ".join(words(head.title or "")),
+        "updated": head.updated,
+        "messages": head.messages,
+        "status": head.status,
+        "preview": clean_text(head.preview),
+    }
+
+
+def _insert(connection: Connection, found: _Found, records: Sequence[Record], head: Head | None = None) -> None:
+    """Add records after the last one, and beside the last of them what can be searched from now on."""
+    said = " ".join(words(head.text)) or None if head is not None else None
+    rows: list[tuple[int | None, str | None, bytes | None]]
+    rows = [(found.last + place, None, body) for place, body in enumerate(records, 1)]
+    if rows:
+        rows[-1] = (rows[-1][0], said, rows[-1][2])
+    elif head is not None and (said or head.anew):  # `since` names a row that there is
+        rows = [(None, said, None)]
+    for start in range(0, len(rows), _AT_ONCE):
+        part = rows[start : start + _AT_ONCE]
+        connection.execute(_insertion(len(part)), [value for row in part for value in (found.conv, *row)])
+
+
+@cache
+def _insertion(rows: int) -> str:
+    """One statement, because a thread may have to wait for the interpreter after each."""
+    return f"INSERT INTO record (conv, seq, said, body) VALUES {', '.join(['(?, ?, ?, ?)'] * rows)}"  # noqa: S608 - made of constants
+
+
+def _bodies(connection: Connection, found: _Found, after: Version, conversation_id: str) -> tuple[Record, ...]:
+    """The records after those that are known; all of them if these are of another incarnation."""
+    known = after.last if after.incarnation == found.conv else 0
+    if known >= found.last:
+        return ()
+    rows = connection.execute("SELECT body FROM record WHERE conv = ? AND seq > ? ORDER BY seq", (found.conv, known))
+    bodies = tuple([body for (body,) in rows.fetchall()])
+    if len(bodies) != found.last - known or set(map(type, bodies)) != {bytes}:
+        raise CorruptConversation(
+            f"Conversation {conversation_id!r} lacks records between number {known} and {found.last}. "
+            "Nothing was changed. See `toolnexus memory check`.",
+            conversation_id=conversation_id,
+        )
+    return bodies
+
+
+def _in_snapshot(connection: Connection, *, work: Callable[[Connection], _T]) -> _T:
+    """Read everything from one state of the file."""
+    connection.execute("BEGIN")
     try:
-        return await asyncio.shield(future)
-    except asyncio.CancelledError:
-        await asyncio.wait([future])
-        if not future.cancelled():
-            future.exception()  # seen: the cancellation goes on in its place
-        raise
+        return work(connection)
+    finally:
+        if connection.in_transaction:
+            connection.execute("COMMIT")
+
+
+def _is_searchable(connection: Connection) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'search'").fetchone()[0])
+
+
+def _bytes(text: str) -> bytes:
+    """Bytes, because SQLite's text ends at NUL for some of its functions and cannot hold a lone surrogate."""
+    return text.encode("utf-8", "surrogatepass")
