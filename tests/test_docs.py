@@ -34,6 +34,16 @@ def blocks(language: str, documents: list[Path]) -> list[Any]:
     return found
 
 
+FILE = re.compile(r"# ([a-z_]+\.py)\n")
+"""The first line of a program that the reader is to put into a file."""
+
+
+def files() -> dict[str, str]:
+    """The programs of all documents that have a file name."""
+    programs = [block.values[0] for block in blocks("python", DOCUMENTS)]
+    return {named[1]: program for program in programs if (named := FILE.match(program))}
+
+
 def answer(seen: local.Seen) -> Any:
     """Call the first tool offered, once, with arguments that fit its schema; otherwise repeat what came last."""
     return _openai(seen) if seen.path.endswith("/chat/completions") else _anthropic(seen.body)
@@ -117,6 +127,12 @@ async def reader(tmp_path: Path) -> AsyncIterator[Reader]:
 
 @pytest.mark.parametrize("program", blocks("python", DOCUMENTS))
 async def test_a_program_in_a_document_runs_as_it_is(program: str, reader: Reader) -> None:
+    for name, text in files().items():
+        (reader.folder / name).write_text(text, encoding="utf-8")
+    if (named := FILE.match(program)) and named[1].startswith("test_"):
+        code, out, err = await reader.run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", named[1])
+        assert (code, err) == (0, ""), out
+        return
     code, out, err = await reader.run(sys.executable, "-c", program)
     assert (code, err) == (0, "")
     assert bool(out) == ("print(" in program)
@@ -127,8 +143,8 @@ def commands(block: str) -> list[list[str]]:
     return [shlex.split(line.removeprefix("$ "), comments=True) for line in block.splitlines() if line.startswith("$ ")]
 
 
-@pytest.mark.parametrize("block", blocks("console", [ROOT / "README.md"]))
-async def test_the_commands_of_the_readme_run(block: str, reader: Reader) -> None:
+@pytest.mark.parametrize("block", blocks("console", [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]))
+async def test_the_commands_of_a_document_run(block: str, reader: Reader) -> None:
     for command in commands(block):
         match command:
             case ["python3", "dev.py", "test"]:
@@ -161,6 +177,7 @@ def test_a_link_to_a_file_leads_to_one(document: Path) -> None:
 def test_the_architecture_names_every_module() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     source = ROOT / "src" / "toolnexus"
-    modules = [path.relative_to(source).as_posix() for path in sorted(source.rglob("*.py")) if path.stem != "__init__"]
-    # The command line is described as a whole.
-    assert [module for module in modules if f"`{module}`" not in page and not module.startswith("cli/")] == []
+    modules = [path.relative_to(source) for path in sorted(source.rglob("*.py")) if path.stem != "__init__"]
+    # Some folders are described as a whole.
+    named = [{f"`{path.as_posix()}`", *(f"`{folder.as_posix()}/`" for folder in path.parents)} for path in modules]
+    assert [path for path, names in zip(modules, named, strict=True) if not any(name in page for name in names)] == []

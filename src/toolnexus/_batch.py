@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from toolnexus import _callbacks, _invoke, _output
+from toolnexus import _callbacks, _invoke, _output, suspension
+from toolnexus._reopened import OpenStep, Unknown, Way
 from toolnexus.clock import within
-from toolnexus.events import CallRecord, ToolFinished, ToolProgress, ToolStarted
+from toolnexus.errors import ConfigurationError
+from toolnexus.events import CallRecord, Suspended, ToolFinished, ToolProgress, ToolStarted
 from toolnexus.hooks import AfterTool, BeforeTool, Deny, Hooks, ToolOverride
-from toolnexus.messages import copy_json
+from toolnexus.messages import INTERRUPTED, copy_json
+from toolnexus.suspension import Asking, Granted, Waiting
 from toolnexus.tools import InvalidArguments, ToolContext, ToolResult
 
 if TYPE_CHECKING:
     from toolnexus.messages import Content, ToolMessage
+    from toolnexus.suspension import Answer, Request, WaitFor
     from toolnexus.tools import JSONObject, Tool, ToolCall
+
+_Emitted: TypeAlias = ToolStarted | ToolProgress | ToolFinished | Suspended
+_Outcome: TypeAlias = "tuple[CallRecord, ToolMessage]"
 
 _log = logging.getLogger("toolnexus")
 
@@ -34,6 +42,7 @@ class Recorder(Protocol):
     """Where the outcomes of calls are kept; the part of a journal that a batch needs."""
 
     def starting(self, call: ToolCall, tool: Tool) -> None: ...
+    async def acting(self, call: ToolCall, tool: Tool) -> None: ...
     async def result(self, message: ToolMessage, *, ran: bool) -> None: ...
 
 
@@ -46,6 +55,7 @@ class Place:
     step: int
     deadline: float | None
     hooks: tuple[Hooks, ...]
+    asking: Asking
     max_output: int
     concurrency: int
 
@@ -53,24 +63,43 @@ class Place:
 class ToolBatch:
     """Owns the tasks of its calls. Iterate over it for what happens; close it whatever happens.
 
-    Calls run concurrently, at most `concurrency` at once; a tool marked `exclusive` runs alone, in its place.
+    Calls run concurrently, at most `concurrency` at once; a tool marked `exclusive` runs alone, in its place. A call
+    that waits for a person takes no place: it is asked about at once, and goes on when it is answered. The batch is
+    done when no call runs and nobody is being asked.
+
+    Args:
+        opened: How the calls go on, if they began in an earlier run. None: none of them has begun.
     """
 
-    def __init__(self, calls: Sequence[ToolCall], tools: Mapping[str, Tool], place: Place, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        calls: Sequence[ToolCall],
+        tools: Mapping[str, Tool],
+        place: Place,
+        recorder: Recorder,
+        opened: OpenStep | None = None,
+    ) -> None:
         self._calls = calls
         self._tools = tools
         self._place = place
         self._recorder = recorder
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._waiting = deque(range(len(calls)))
+        self._queued = deque(range(len(calls)))
         self._tasks: dict[asyncio.Task[None], bool] = {}
-        self._events: deque[ToolStarted | ToolProgress | ToolFinished] = deque()
+        self._asking: set[asyncio.Task[None]] = set()
+        self._events: deque[_Emitted] = deque()
         self._wake: asyncio.Future[None] | None = None
         self._failure: BaseException | None = None
         self._closing = False
         self._ran: set[int] = set()
-        self._done: list[tuple[CallRecord, ToolMessage] | None] = [None] * len(calls)
+        self._done: list[_Outcome | None] = [None] * len(calls)
+        self._known: dict[int, ToolMessage] = {}
+        """Results of an earlier run, and placeholders: what stands in the transcript until a call is done."""
+        self._waits: dict[int, Waiting] = {}
+        self._ways: dict[int, Way] = {}
+        if opened is not None:
+            self._go_on(opened)
         self._start()
 
     @property
@@ -80,17 +109,25 @@ class ToolBatch:
 
     @property
     def messages(self) -> list[ToolMessage]:
-        """The results for the transcript, in call order, once all calls are done."""
-        return [done[1] for done in self._done if done]
+        """The results for the transcript, in call order, once all calls are done or wait."""
+        if not self._known:
+            return [done[1] for done in self._done if done]
+        results = [done[1] if done else self._known.get(position) for position, done in enumerate(self._done)]
+        return [result for result in results if result is not None]
+
+    @property
+    def pending(self) -> tuple[Request, ...]:
+        """What has to be answered, in call order, once all calls are done or wait."""
+        return tuple(self._waits[position].request for position in sorted(self._waits)) if self._waits else ()
 
     def __aiter__(self) -> ToolBatch:
         return self
 
-    async def __anext__(self) -> ToolStarted | ToolProgress | ToolFinished:
+    async def __anext__(self) -> _Emitted:
         while not self._events:
             if self._failure is not None:
                 raise self._failure
-            if not self._tasks:
+            if not self._tasks and not self._asking:
                 raise StopAsyncIteration
             self._wake = self._loop.create_future()
             if self._place.deadline is None:
@@ -101,29 +138,43 @@ class ToolBatch:
 
     async def aclose(self) -> None:
         """Cancel what still runs and wait until it is over, for a bounded time."""
-        self._waiting.clear()
+        self._queued.clear()
         self._closing = True
-        if self._tasks:
-            for task in self._tasks:
+        if tasks := [*self._tasks, *self._asking]:
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait(self._tasks, timeout=_CLOSING)
+            await asyncio.wait(tasks, timeout=_CLOSING)
+
+    def _go_on(self, opened: OpenStep) -> None:
+        """Begin with calls that began in an earlier run."""
+        self._known.update(opened.results)
+        self._ways.update(opened.ways)
+        self._queued = deque(position for position, way in opened.ways.items() if not isinstance(way, Waiting))
+        for position, way in opened.ways.items():
+            call = self._calls[position]
+            if not isinstance(way, Unknown):
+                args = _arguments(call) if isinstance(way, ToolResult) else way.arguments
+                self._events.append(ToolStarted(id=call.id, name=call.name, args=args))
+            if isinstance(way, Waiting):
+                del self._ways[position]
+                self._suspend(position, way)
 
     def _start(self) -> None:
         """Start what may start now."""
         started = False
-        while self._waiting and len(self._tasks) < self._place.concurrency:
-            call = self._calls[self._waiting[0]]
+        while self._queued and len(self._tasks) < self._place.concurrency:
+            call = self._calls[self._queued[0]]
             tool = self._tools.get(call.name)
             alone = tool is not None and tool.exclusive
             if self._tasks and (alone or any(self._tasks.values())):
                 break
-            task = self._loop.create_task(self._run(self._waiting.popleft(), call, tool))
+            task = self._loop.create_task(self._run(self._queued.popleft(), call, tool))
             self._tasks[task] = alone
             started = True
         if started:
             self._loop.call_soon(self._wake_reader)  # after the first steps of what was started here
 
-    def _emit(self, event: ToolStarted | ToolProgress | ToolFinished) -> None:
+    def _emit(self, event: _Emitted) -> None:
         self._events.append(event)
         self._wake_reader()
 
@@ -136,12 +187,20 @@ class ToolBatch:
         task = asyncio.current_task()
         assert task is not None, "a call runs in a task"
         try:
-            self._done[position] = done = await self._outcome(position, call, tool, task)
-            await self._recorder.result(done[1], ran=position in self._ran)
-            self._events.append(ToolFinished(call=done[0]))
+            way = self._ways.pop(position, None) if self._ways else None
+            if way is None:
+                outcome = await self._outcome(position, call, tool, task)
+            else:
+                outcome = await self._continued(position, call, tool, way, task)
+            if isinstance(outcome, Waiting):
+                await self._hold(position, call, outcome)
+            else:
+                self._done[position] = outcome
+                await self._recorder.result(outcome[1], ran=position in self._ran)
+                self._events.append(ToolFinished(call=outcome[0]))
         except Exception as error:  # noqa: BLE001 - what the recorder raises is for whoever reads the batch
             self._failure = self._failure or error
-            self._waiting.clear()
+            self._queued.clear()
         finally:
             del self._tasks[task]
             self._start()
@@ -149,7 +208,8 @@ class ToolBatch:
 
     async def _outcome(
         self, position: int, call: ToolCall, tool: Tool | None, task: asyncio.Task[None]
-    ) -> tuple[CallRecord, ToolMessage]:
+    ) -> _Outcome | Waiting:
+        """What a call comes to that has not begun yet."""
         began = time.perf_counter()
         arguments: JSONObject | str
         try:
@@ -163,26 +223,131 @@ class ToolBatch:
                 result = _invoke.unknown_tool(call.name, self._tools)
             else:
                 context = self._context(position, call)
+                place = self._place
                 decided = arguments
-                if self._place.hooks:
+                if place.hooks:
                     decided = await self._decide(tool, arguments, context)
+                if (tool.needs_approval or place.asking.approval is not None) and not isinstance(decided, ToolResult):
+                    decided = await self._approve(tool, decided, context)
+                if isinstance(decided, Waiting):
+                    return decided
                 if isinstance(decided, ToolResult):
                     result = decided
                 else:
                     arguments = decided
                     result = await self._invoke(call, tool, arguments, context, task)
-                if self._place.hooks:
+                    if result.request is not None:
+                        return Waiting(request=result.request, arguments=arguments)
+                if place.hooks:
                     result = await self._after(tool, arguments, context, result)
-        record = CallRecord(
-            id=call.id,
-            name=call.name,
-            args=arguments,
-            output=result.output,
-            is_error=result.is_error,
-            seconds=time.perf_counter() - began,
-            metadata=result.metadata,
+        return _ended(call, arguments, result, began)
+
+    async def _continued(
+        self, position: int, call: ToolCall, tool: Tool | None, way: Way, task: asyncio.Task[None]
+    ) -> _Outcome | Waiting:
+        """What a call comes to that began before."""
+        began = time.perf_counter()
+        self._waits.pop(position, None)
+        context = self._context(position, call)
+        if isinstance(way, Unknown):
+            if tool is not None and (tool.read_only or tool.idempotent):
+                return await self._outcome(position, call, tool, task)
+            way = await self._ask_to_retry(call, tool, context)
+        if isinstance(way, Waiting):
+            return way
+        arguments = way.arguments if isinstance(way, Granted) else _arguments(call)
+        if isinstance(way, ToolResult):
+            result = way
+        elif tool is None:
+            result = _invoke.unknown_tool(call.name, self._tools)
+        else:
+            result = await self._invoke(call, tool, way.arguments, replace(context, answer=way.answer), task)
+            if result.request is not None:
+                return Waiting(request=result.request, arguments=way.arguments)
+        if result.output == INTERRUPTED:
+            record, message = _ended(call, arguments, result, began)
+            return record, {**message, "retried": False}
+        if self._place.hooks and tool is not None and not isinstance(arguments, str):
+            result = await self._after(tool, arguments, context, result)
+        return _ended(call, arguments, result, began)
+
+    async def _ask_to_retry(self, call: ToolCall, tool: Tool | None, context: ToolContext) -> Waiting | ToolResult:
+        """What to do with a call of which nobody knows whether it ran: a person decides, unless it never could run."""
+        arguments = _arguments(call)
+        self._events.append(ToolStarted(id=call.id, name=call.name, args=arguments))
+        if tool is None:
+            return _invoke.unknown_tool(call.name, self._tools)
+        if isinstance(arguments, str):
+            return _failed(INTERRUPTED)
+        decided = await self._decide(tool, arguments, context) if self._place.hooks else arguments
+        if isinstance(decided, ToolResult):
+            # A denial now says nothing of what happened then.
+            return _failed(INTERRUPTED) if decided.is_error else decided
+        return _consent("retry", tool, decided, context)
+
+    async def _approve(
+        self, tool: Tool, arguments: JSONObject, context: ToolContext
+    ) -> JSONObject | ToolResult | Waiting:
+        """A call that needs approval waits for it; any other keeps its arguments."""
+        approval = self._place.asking.approval
+        if not tool.needs_approval and approval is not None:
+            try:
+                needed = await _callbacks.ask(functools.partial(approval, tool), copy_json(arguments), bool)
+                if needed is None:
+                    raise TypeError("The answer is None; expected True or False.")
+            except Exception as error:  # noqa: BLE001 - policy fails closed, as in `_decide`
+                _log.warning("require_approval failed, so the call to %s is denied", tool.name, exc_info=error)
+                return _unchecked(error)
+            if not needed:
+                return arguments
+        return _consent("approval", tool, arguments, context)
+
+    async def _hold(self, position: int, call: ToolCall, waiting: Waiting) -> None:
+        """Let a call wait. What is asked is recorded before anybody is asked."""
+        self._known[position] = message = suspension.placeholder(call.id, waiting, _arguments(call))
+        await self._recorder.result(message, ran=position in self._ran)
+        self._suspend(position, waiting)
+
+    def _suspend(self, position: int, waiting: Waiting) -> None:
+        self._waits[position] = waiting
+        self._events.append(
+            Suspended(id=self._calls[position].id, name=self._calls[position].name, request=waiting.request)
         )
-        return record, _message(call, result)
+        if self._place.asking.wait_for is not None and not self._closing:
+            task = self._loop.create_task(self._ask(position, waiting, self._place.asking.wait_for))
+            self._asking.add(task)
+
+    async def _ask(self, position: int, waiting: Waiting, wait_for: WaitFor) -> None:
+        """Ask a person, in a task beside those of the calls."""
+        task = asyncio.current_task()
+        assert task is not None, "somebody is asked in a task"
+        try:
+            answer = await self._answer(waiting.request, wait_for)
+            way = suspension.answered(waiting, answer, now=self._place.asking.now())
+            if way is not None and self._failure is None:
+                self._ways[position] = way
+                self._queued.append(position)
+        finally:
+            self._asking.discard(task)
+            self._start()
+            self._wake_reader()
+
+    async def _answer(self, request: Request, wait_for: WaitFor) -> Answer | None:
+        """What a person says. None: nobody was reached, or it is too late."""
+        scope = asyncio.timeout(suspension.seconds_left(request, now=self._place.asking.now()))
+        try:
+            async with scope:
+                given = await _callbacks.patiently(wait_for, copy_json(request))
+            if given is None:
+                return None
+            answer = suspension.read_answer(given, "The answer")
+            if answer["id"] != request["id"]:
+                raise ConfigurationError(f"The answer is for the request {answer['id']!r:.200}.")
+        except Exception as error:  # noqa: BLE001 - nobody was reached, which is no answer: the call goes on waiting
+            if not scope.expired():
+                _log.warning("wait_for failed; the request of kind %s stays open", request["kind"], exc_info=error)
+            return None
+        return answer
 
     def _context(self, position: int, call: ToolCall) -> ToolContext:
         place = self._place
@@ -224,10 +389,10 @@ class ToolBatch:
             try:
                 answer = await _callbacks.ask(hooks.before_tool, event, ToolOverride, Deny)
                 if isinstance(answer, ToolOverride) and answer.arguments is not None:
-                    arguments = dict(answer.arguments)
+                    arguments = suspension.plain(dict(answer.arguments), "arguments")
             except Exception as error:  # noqa: BLE001 - policy fails closed: the call is denied, the run goes on
                 _log.warning("before_tool failed, so the call to %s is denied", tool.name, exc_info=error)
-                return _failed(f"denied: the check of this call failed ({type(error).__name__})")
+                return _unchecked(error)
             if isinstance(answer, Deny):
                 return _failed(f"denied: {answer.reason}")
             if answer is not None and answer.result is not None:
@@ -243,6 +408,8 @@ class ToolBatch:
         except InvalidArguments as error:
             return _failed(str(error))
         self._ran.add(context.position)
+        if self._known.pop(context.position, None) is not None:
+            await self._recorder.acting(call, tool)
         self._recorder.starting(call, tool)
         try:
             result = await _invoke.invoke(tool, checked, context, max_output=self._place.max_output, own_task=True)
@@ -270,8 +437,44 @@ class ToolBatch:
         return result
 
 
+def _arguments(call: ToolCall) -> JSONObject | str:
+    """The arguments of a call; the raw text where they cannot be read."""
+    try:
+        return _invoke.read_arguments(call.arguments)
+    except InvalidArguments:
+        return call.arguments
+
+
+def _consent(
+    kind: Literal["approval", "retry"], tool: Tool, arguments: JSONObject, context: ToolContext
+) -> Waiting | ToolResult:
+    """A call that waits for consent. Arguments that do not fit are no question for a person."""
+    try:
+        _invoke.check(tool, copy_json(arguments))
+    except InvalidArguments as error:
+        return _failed(str(error))
+    return Waiting(request=suspension.asked_by_policy(kind, context, arguments), arguments=arguments)
+
+
+def _unchecked(error: Exception) -> ToolResult:
+    return _failed(f"denied: the check of this call failed ({type(error).__name__})")
+
+
 def _failed(reason: str) -> ToolResult:
     return ToolResult(output=reason, is_error=True)
+
+
+def _ended(call: ToolCall, arguments: JSONObject | str, result: ToolResult, began: float) -> _Outcome:
+    record = CallRecord(
+        id=call.id,
+        name=call.name,
+        args=arguments,
+        output=result.output,
+        is_error=result.is_error,
+        seconds=time.perf_counter() - began,
+        metadata=result.metadata,
+    )
+    return record, _message(call, result)
 
 
 def _message(call: ToolCall, result: ToolResult) -> ToolMessage:

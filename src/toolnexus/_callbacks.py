@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+from toolnexus import _workers
 from toolnexus._workers import ForeignExit
+from toolnexus.suspension import Suspension
 
 _log = logging.getLogger("toolnexus")
 
@@ -24,14 +27,14 @@ async def ask(function: Callable[[_E], _A | Awaitable[_A | None] | None], event:
 
     Raises:
         TypeError: It answered something else.
-        ForeignExit: It called `sys.exit`, or was cancelled by somebody else than us.
+        ForeignExit: It called `sys.exit` or `suspend`, or was cancelled by somebody else than us.
         Exception: Whatever it raised.
     """
     try:
         answer: Any = function(event)
         if inspect.isawaitable(answer):
             answer = await answer
-    except (asyncio.CancelledError, SystemExit) as error:
+    except (asyncio.CancelledError, SystemExit, Suspension) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
@@ -40,6 +43,23 @@ async def ask(function: Callable[[_E], _A | Awaitable[_A | None] | None], event:
         expected = ", ".join(kind.__name__ for kind in kinds)
         raise TypeError(f"The answer is a {type(answer).__name__}; expected None or {expected}.")
     return answer
+
+
+async def patiently(function: Callable[[_E], Any], event: _E) -> Any:
+    """`ask` for a function that may take its time: in a worker thread, unless it says that it is async."""
+    if is_async(function):
+        return await ask(function, event)
+    answer = await _workers.run(function, event)
+    return await ask(lambda _: answer, None) if inspect.isawaitable(answer) else answer
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a function says of itself that it does not block."""
+    plain: Any = function
+    while isinstance(plain, functools.partial):
+        plain = cast("functools.partial[Any]", plain).func
+    target = plain if inspect.isroutine(plain) else type(plain).__call__
+    return inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target)
 
 
 async def tell(name: str, function: Callable[[_E], Any], event: _E) -> None:

@@ -28,17 +28,17 @@ def at_least(name: str, value: object, least: float, *, whole: bool = False, opt
         raise ConfigurationError(f"{name} is {value!r:.60}; it has to be {kind} from {least} on.")
 
 
-def check_id(conversation_id: object) -> None:
-    """Refuse what is no conversation id. None passes: the run is not remembered.
+def check_id(conversation_id: object, *, optional: bool = True) -> None:
+    """Refuse what is no conversation id. None passes if it is `optional`: the run is not remembered.
 
     Raises:
         InvalidConversationId: It is empty, too long, or no text.
     """
-    if conversation_id is None:
+    if conversation_id is None and optional:
         return
     if not isinstance(conversation_id, str) or not 1 <= len(conversation_id) <= MAX_ID:
         shown = repr(conversation_id)
         raise InvalidConversationId(
-            f"id is {shown[:60]}; a conversation id is a str of 1 to {MAX_ID} characters. "
-            "Leave it out to remember nothing."
+            f"id is {shown[:60]}; a conversation id is a str of 1 to {MAX_ID} characters."
+            + (" Leave it out to remember nothing." if optional else "")
         )

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from toolnexus import _callbacks, _turns
+from toolnexus import _callbacks, _reopened, _turns, suspension
 from toolnexus._checks import at_least
 from toolnexus._loop import Run
 from toolnexus._stream import RunStream
-from toolnexus._turns_plain import PlainKeeper
-from toolnexus.clock import within
+from toolnexus._turns_plain import PlainKeeper, PlainResumer
+from toolnexus.clock import Clock, SystemClock, within
 from toolnexus.errors import ConfigurationError
 from toolnexus.events import Event, Finished, RunResult, TextDelta
 from toolnexus.hooks import Hooks
 from toolnexus.messages import Message, Prompt, UserMessage, normalise, prompt_message, repair
 from toolnexus.stores import is_log_store
+from toolnexus.suspension import Asking
 from toolnexus.toolkit import Toolkit, as_toolkit
 
 if TYPE_CHECKING:
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from toolnexus._turns import Keeper
     from toolnexus.options import Options
     from toolnexus.stores import ConversationStore
-    from toolnexus.tools import Tool
+    from toolnexus.suspension import Answer, Approval, WaitFor
+    from toolnexus.tools import JSONObject, Tool
 
 Tools: TypeAlias = "Toolkit | Iterable[Tool | Callable[..., Any]] | None"
 
@@ -39,7 +42,10 @@ class Settings:
     system_prompt: str = ""
     request_params: Mapping[str, Any] | None = None
     hooks: Hooks | Sequence[Hooks] = ()
+    require_approval: Approval | Iterable[str] | None = None
+    wait_for: WaitFor | None = None
     on_event: Callable[[Event], Any] | None = None
+    clock: Clock = field(default_factory=SystemClock)
     max_steps: int = 20
     max_tokens: int | None = None
     timeout: float | None = None
@@ -62,6 +68,9 @@ class Engine:
         self.source = source
         self._settings = settings
         self._hooks = (settings.hooks,) if isinstance(settings.hooks, Hooks) else tuple(settings.hooks)
+        self._asking = Asking(
+            approval=_approval(settings.require_approval), wait_for=settings.wait_for, now=settings.clock.now
+        )
         sink = settings.on_event
         self._tell = None if sink is None else functools.partial(_callbacks.tell, "on_event", sink)
 
@@ -112,6 +121,65 @@ class Engine:
         prepare = functools.partial(self._prepare, toolkit, options, conversation_id, stream=stream)
         return _turns.remembered(prepare, keeper, self._tell)
 
+    async def resume_run(
+        self,
+        history: Iterable[Mapping[str, Any]],
+        answers: Iterable[Mapping[str, Any]] | None,
+        toolkit: Tools,
+        options: Options,
+        *,
+        on_text: Callable[[str], Any] | None = None,
+    ) -> RunResult:
+        """The result of a run that goes on and is remembered nowhere."""
+        given = suspension.read_answers(answers)
+        turn = _reopened.unfinished(repair(normalise(history))[0])
+        if turn is None:
+            raise ConfigurationError("There is nothing to resume: the history ends with an answer, or is empty.")
+        run = await self._prepare(toolkit, options, None, stream=on_text is not None)
+        opened = turn.opened(given, {tool.name for tool in run.tools}, now=self._asking.now())
+        start = _turns.reopened(turn, opened, run, turn.turn_id or run.turn_id)
+        return await drain(_turns.forgotten(start.run, start.transcript, opened), on_text, self._tell)
+
+    def resumed(
+        self,
+        toolkit: Tools,
+        store: ConversationStore,
+        conversation_id: str | None,
+        answers: Iterable[Mapping[str, Any]] | None,
+        options: Options,
+        *,
+        stream: bool,
+    ) -> AsyncGenerator[Event, None]:
+        """The events of a turn of a conversation that goes on."""
+        keeper = self._resumer(store, conversation_id or "", suspension.read_answers(answers), options)
+        prepare = functools.partial(self._prepare, toolkit, options, conversation_id, stream=stream)
+        return _turns.remembered(prepare, keeper, self._tell)
+
+    def _resumer(
+        self, store: ConversationStore, conversation_id: str, answers: Mapping[str, Answer], options: Options
+    ) -> Keeper:
+        """Who remembers how the turn goes on."""
+        if is_log_store(store):
+            from toolnexus._turns_logged import LogResumer  # what it needs is loaded with such a store
+
+            return LogResumer(
+                store,
+                conversation_id,
+                answers,
+                now=self._asking.now,
+                wait=options.patience,
+                durability=options.durability,
+                keep_interrupted=options.keep_interrupted,
+            )
+        return PlainResumer(
+            store,
+            conversation_id,
+            answers,
+            now=self._asking.now,
+            wait=options.patience,
+            keep_interrupted=options.keep_interrupted,
+        )
+
     def _keeper(self, store: ConversationStore, conversation_id: str, prompt: UserMessage, options: Options) -> Keeper:
         """Who remembers the turn: by its log, if the store has one and keeps to it."""
         if is_log_store(store):
@@ -153,6 +221,7 @@ class Engine:
             system=settings.system_prompt,
             tools=() if toolkit is None else toolkit.tools(),
             hooks=self._hooks,
+            asking=self._asking,
             params=settings.request_params or {},
             stream=stream,
             max_steps=options.max_steps or settings.max_steps,
@@ -163,6 +232,20 @@ class Engine:
             turn_id=os.urandom(16).hex(),
             conversation_id=conversation_id,
         )
+
+
+def _approval(given: Approval | Iterable[str] | None) -> Approval | None:
+    """Which calls need approval: what a predicate says, or the tools of these names and patterns."""
+    if given is None or callable(given):
+        return given
+    patterns = [given] if isinstance(given, str) else list(given)
+    if wrong := [each for each in patterns if not isinstance(each, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"require_approval has {wrong[0]!r:.100}; expected names or patterns, or a function.")
+
+    def is_named(tool: Tool, arguments: JSONObject) -> bool:
+        return any(fnmatch.fnmatchcase(tool.name, pattern) for pattern in patterns)
+
+    return is_named
 
 
 def _transcript(prompt: Prompt | None, history: Iterable[Mapping[str, Any]] | None) -> list[Message]:

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from toolnexus import _workers, messages
 from toolnexus._output import cut_text, encode, encode_at_once
 from toolnexus._unicode import clean, clean_text
+from toolnexus.suspension import Suspension, asked_by_tool
 from toolnexus.tools import Execute, InvalidArguments, JSONObject, Tool, ToolContext, ToolResult
 
 _T = TypeVar("_T")
@@ -123,6 +124,8 @@ async def invoke(
     cancellation) is then not done to the caller's. A plain function runs in a worker thread. An awaitable that comes
     back is awaited on the loop. `tool.timeout` and `ctx.deadline` hold for all of it together.
 
+    A tool that calls `suspend` has a result with a `request`.
+
     `SystemExit` is a fault of the tool like any other: `sys.exit` in a library must not end a server. So is
     `KeyboardInterrupt` in a worker; on the loop it is the user's Ctrl-C, and ends the loop.
 
@@ -144,7 +147,7 @@ async def invoke(
         seconds = round(max(0.0, (ctx.deadline or began) - began), 3)
         return ToolResult(output=f"{tool.name} timed out after {seconds:g} s", is_error=True)
     except Exception as error:  # noqa: BLE001 - the boundary: the model is told, and the run goes on
-        return _fault(tool, error, max_output)
+        return _fault(tool, error, ctx, max_output)
 
 
 async def _directly(tool: Tool, args: JSONObject, ctx: ToolContext, limit: int) -> ToolResult:
@@ -154,10 +157,13 @@ async def _directly(tool: Tool, args: JSONObject, ctx: ToolContext, limit: int) 
             return result
         return await _encoded(value, None, limit)
     except Exception as error:  # noqa: BLE001 - the boundary, as in `invoke`
-        return _fault(tool, error, limit)
+        return _fault(tool, error, ctx, limit)
 
 
-def _fault(tool: Tool, error: Exception, limit: int) -> ToolResult:
+def _fault(tool: Tool, error: Exception, ctx: ToolContext, limit: int) -> ToolResult:
+    told = _told(error)
+    if isinstance(told, Suspension):
+        return ToolResult(output=messages.WAITING, request=asked_by_tool(told.asked, ctx.turn_id))
     _log.debug("Tool %r failed", tool.name, exc_info=error)
     return ToolResult(output=cut_text(describe(error), limit), is_error=True)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import itertools
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,9 +18,11 @@ from toolnexus.messages import copy_messages, normalise, repair
 
 if TYPE_CHECKING:
     from toolnexus._model import Model
+    from toolnexus._reopened import OpenStep
     from toolnexus._tally import Tally
     from toolnexus.events import Event
     from toolnexus.messages import ToolMessage
+    from toolnexus.suspension import Asking
     from toolnexus.tools import Tool, ToolCall
 
 
@@ -34,20 +37,30 @@ class Journal(Protocol):
         """A call is about to run."""
         ...
 
+    async def acting(self, call: ToolCall, tool: Tool) -> None:
+        """A call is about to run after all that waited, or runs again. What was recorded as its result is void."""
+        ...
+
     async def result(self, message: ToolMessage, *, ran: bool) -> None:
-        """A call ended; `ran` is false if the tool never started. Awaited inside the call's own task."""
+        """A call ended, or waits; `ran` is false if the tool never started. Awaited inside the call's own task."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one run works with. `deadline` is in seconds on `time.monotonic()`; None: no bound."""
+    """What one run works with.
+
+    Attributes:
+        deadline: In seconds on `time.monotonic()`. None: no bound.
+        replies: How many replies the turn had before this run.
+    """
 
     model: Model
     model_id: str
     system: str
     tools: tuple[Tool, ...]
     hooks: tuple[Hooks, ...]
+    asking: Asking
     params: Mapping[str, Any]
     stream: bool
     max_steps: int
@@ -57,16 +70,39 @@ class Run:
     deadline: float | None
     turn_id: str
     conversation_id: str | None
+    replies: int = 0
 
 
-async def steps(run: Run, tally: Tally, journal: Journal) -> AsyncGenerator[Event, None]:
+async def steps(
+    run: Run, tally: Tally, journal: Journal, opened: OpenStep | None = None
+) -> AsyncGenerator[Event, None]:
     """Drive the transcript of `tally` until the model is done. A run that ends well ends with `Finished`.
+
+    Args:
+        opened: The calls that the last reply of the transcript still waits for. None: there are none.
 
     Raises:
         ToolnexusError: With `.partial`, when the model had said anything.
     """
     try:
-        for step in range(run.max_steps):
+        batch: ToolBatch | None = None
+        if opened is not None:
+            batch = ToolBatch(opened.calls, _by_name(run.tools), _place(run, run.replies - 1), journal, opened)
+        for step in itertools.count(run.replies):
+            if batch is not None:
+                try:
+                    async for event in batch:
+                        yield event
+                finally:
+                    await batch.aclose()
+                    tally.settle(batch.records, batch.messages)
+                if pending := batch.pending:
+                    yield Finished(result=tally.result("pending", pending=pending))
+                    return
+                batch = None
+            if step == run.replies + run.max_steps:
+                yield Finished(result=tally.result("incomplete", "max_steps"))
+                return
             request = _request(run, tally)
             if run.hooks:
                 request = await _before(run, request, step)
@@ -89,26 +125,23 @@ async def steps(run: Run, tally: Tally, journal: Journal) -> AsyncGenerator[Even
                 await _after(run, reply, step)
             yield StepFinished(usage=reply.usage, finish_reason=reply.finish_reason, model=reply.model)
             if reply.calls:
-                tools = {tool.name: tool for tool in request.tools}
+                tools = _by_name(request.tools)
                 await journal.reply(reply, _acting(reply, tools))
                 batch = ToolBatch(reply.calls, tools, _place(run, step), journal)
-                try:
-                    async for event in batch:
-                        yield event
-                finally:
-                    await batch.aclose()
-                    tally.settle(batch.records, batch.messages)
             elif reply.continues:
                 await journal.reply(reply, [])
             else:
                 cut = reply.finish_reason == "length"
                 yield Finished(result=tally.result("incomplete", "max_tokens") if cut else tally.result("done"))
                 return
-        yield Finished(result=tally.result("incomplete", "max_steps"))
     except ToolnexusError as error:
         if error.partial is None and tally.started:
             error.partial = tally.result("failed")
         raise
+
+
+def _by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+    return {tool.name: tool for tool in tools}
 
 
 def _acting(reply: Reply, tools: Mapping[str, Tool]) -> list[ToolCall]:
@@ -122,6 +155,7 @@ def _place(run: Run, step: int) -> Place:
         step=step,
         deadline=run.deadline,
         hooks=run.hooks,
+        asking=run.asking,
         max_output=run.max_output,
         concurrency=run.concurrency,
     )

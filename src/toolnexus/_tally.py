@@ -9,6 +9,7 @@ from toolnexus.events import CallRecord, Limit, RunResult, Status, Step, Usage
 if TYPE_CHECKING:
     from toolnexus.dialects import Reply
     from toolnexus.messages import Message, ToolMessage
+    from toolnexus.suspension import Request
 
 
 class Tally:
@@ -23,6 +24,7 @@ class Tally:
         self._turn_id = turn_id
         self._conversation_id = conversation_id
         self._replies: list[tuple[Reply, list[CallRecord]]] = []
+        self._reopened: list[CallRecord] = []  # calls of a reply of an earlier run
         self._shown: list[str] = []  # of the reply that is not complete yet
 
     def show(self, text: str) -> None:
@@ -41,15 +43,16 @@ class Tally:
 
     def settle(self, records: list[CallRecord], messages: list[ToolMessage]) -> None:
         """Keep what came of the last reply's calls, in call order."""
-        self._replies[-1][1][:] = records
+        outcomes = self._replies[-1][1] if self._replies else self._reopened
+        outcomes[:] = records
         self.transcript += messages
 
     @property
     def started(self) -> bool:
-        """Whether the model has said anything yet."""
-        return bool(self._replies or self._shown)
+        """Whether the model has said anything yet, or a call ended."""
+        return bool(self._replies or self._shown or self._reopened)
 
-    def result(self, status: Status, limit: Limit | None = None) -> RunResult:
+    def result(self, status: Status, limit: Limit | None = None, *, pending: tuple[Request, ...] = ()) -> RunResult:
         last = self._replies[-1][0] if self._replies else None
         return RunResult(
             text=self._text(),
@@ -57,7 +60,8 @@ class Tally:
             status=status,
             finish_reason=last.finish_reason if last else None,
             limit=limit,
-            tool_calls=tuple(record for _, records in self._replies for record in records),
+            pending=pending,
+            tool_calls=(*self._reopened, *(record for _, records in self._replies for record in records)),
             steps=tuple(
                 Step(
                     text=reply.text,

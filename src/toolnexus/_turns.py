@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from toolnexus._loop import Journal, Run, steps
@@ -13,6 +13,7 @@ from toolnexus.errors import ReaderGone, RunTimeout, ToolnexusError
 from toolnexus.events import Event, Finished, RunResult
 
 if TYPE_CHECKING:
+    from toolnexus._reopened import OpenStep, Unfinished
     from toolnexus.dialects import Reply
     from toolnexus.messages import Message, ToolMessage
     from toolnexus.tools import Tool, ToolCall
@@ -30,12 +31,20 @@ class Start:
     Attributes:
         transcript: History and prompt.
         run: The run, under the turn's own id.
+        opened: The calls that the last reply of the transcript still waits for. None: there are none.
         result: What is known already: the turn ran before, and does not run again. None: it runs.
     """
 
     transcript: list[Message]
     run: Run
+    opened: OpenStep | None = None
     result: RunResult | None = None
+
+
+def reopened(turn: Unfinished, opened: OpenStep | None, run: Run, turn_id: str) -> Start:
+    """What a turn goes on with. The results of its last reply come again with the calls that are still open."""
+    transcript = turn.transcript if opened is None else [*turn.messages]
+    return Start(transcript=transcript, run=replace(run, turn_id=turn_id, replies=turn.replies), opened=opened)
 
 
 class Keeper(Journal, Protocol):
@@ -77,15 +86,16 @@ class _Nothing(Journal):
 
     async def reply(self, reply: Reply, acting: list[ToolCall]) -> None: ...
     def starting(self, call: ToolCall, tool: Tool) -> None: ...
+    async def acting(self, call: ToolCall, tool: Tool) -> None: ...
     async def result(self, message: ToolMessage, *, ran: bool) -> None: ...
 
 
 _NOTHING = _Nothing()
 
 
-def forgotten(run: Run, history: list[Message]) -> AsyncGenerator[Event, None]:
-    """A turn of no conversation: the loop alone. `history` ends with the prompt."""
-    return steps(run, Tally(history, turn_id=run.turn_id, conversation_id=None), _NOTHING)
+def forgotten(run: Run, history: list[Message], opened: OpenStep | None = None) -> AsyncGenerator[Event, None]:
+    """A turn of no conversation: the loop alone. `history` ends with the prompt, or as `Start.transcript`."""
+    return steps(run, Tally(history, turn_id=run.turn_id, conversation_id=None), _NOTHING, opened)
 
 
 async def remembered(prepare: Prepare, keeper: Keeper, tell: Tell | None) -> AsyncGenerator[Event, None]:
@@ -104,7 +114,7 @@ async def remembered(prepare: Prepare, keeper: Keeper, tell: Tell | None) -> Asy
             finished = Finished(result=start.result)
         else:
             tally = Tally(start.transcript, turn_id=start.run.turn_id, conversation_id=run.conversation_id)
-            events = steps(start.run, tally, keeper)
+            events = steps(start.run, tally, keeper, start.opened)
             finished = None
             try:
                 while finished is None:

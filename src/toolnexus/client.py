@@ -1,9 +1,9 @@
-"""The client: `run`, `ask` and `stream`. Thin: it picks defaults and wires the parts."""
+"""The client: `run`, `ask`, `stream` and `resume`. Thin: it picks defaults and wires the parts."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from toolnexus._checks import at_least, check_id
@@ -13,7 +13,7 @@ from toolnexus.blocking import BlockingStream, blocking
 from toolnexus.clock import Clock, SystemClock
 from toolnexus.conversation import Conversation
 from toolnexus.errors import ConfigurationError
-from toolnexus.options import RunOptions, TurnOptions, chosen
+from toolnexus.options import ResumeOptions, RunOptions, TurnOptions, chosen
 from toolnexus.stores import ConversationStore
 from toolnexus.transport import Limits, Transport
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from toolnexus.events import Event, RunResult
     from toolnexus.hooks import Hooks
     from toolnexus.messages import Prompt
+    from toolnexus.suspension import Approval, WaitFor
 
 
 class Client:
@@ -33,7 +34,7 @@ class Client:
     connections end.
     """
 
-    def __init__(self, source: ModelSource, *, store: ConversationStore | None, **settings: Any) -> None:
+    def __init__(self, source: ModelSource, *, store: ConversationStore | str | None, **settings: Any) -> None:
         self._engine = Engine(source, Settings(**settings))
         self._store, self._owns_store = _open(store)
 
@@ -122,6 +123,79 @@ class Client:
             events = self._engine.remembered(prompt, toolkit, self._store, id, chosen(options), stream=True)
         return self._engine.watched(events)
 
+    async def resume(
+        self,
+        id: str,
+        toolkit: Tools = None,
+        *,
+        answers: Iterable[Mapping[str, Any]] | None = None,
+        on_text: Callable[[str], Any] | None = None,
+        **options: Unpack[ResumeOptions],
+    ) -> RunResult:
+        """Continue the last turn of a conversation, which waits for a person or was interrupted, perhaps elsewhere.
+
+        Calls that ended are not repeated. A call of which nobody knows whether it ran is asked about, with a request
+        of the kind `retry`, unless its tool is marked `idempotent` or `read_only`. The turn goes on when everything
+        that it waits for is answered, and is pending again otherwise.
+
+        Args:
+            id: The conversation.
+            toolkit: What the turn began with: the tools whose calls go on have to be there.
+            answers: An `Answer` for each `Request` that is answered; see `RunResult.pending`. None: there are none.
+            on_text: As for `ask`.
+
+        Raises:
+            AlreadyAnswered: Nothing waits there any more: somebody else resumed the turn, or it has its answer.
+            ConfigurationError: An answer is for no request that waits. The message names those that do.
+            NoSuchConversation: There is none of this id.
+            ToolnexusError: As for `ask`.
+        """
+        return await drain(self._resumed(id, toolkit, answers, options, stream=on_text is not None), on_text)
+
+    def stream_resume(
+        self,
+        id: str,
+        toolkit: Tools = None,
+        *,
+        answers: Iterable[Mapping[str, Any]] | None = None,
+        **options: Unpack[ResumeOptions],
+    ) -> RunStream:
+        """`resume` as typed events while they happen, as with `stream`."""
+        return self._engine.watched(self._resumed(id, toolkit, answers, options, stream=True))
+
+    async def resume_run(
+        self,
+        history: Iterable[Mapping[str, Any]],
+        answers: Iterable[Mapping[str, Any]] | None = None,
+        toolkit: Tools = None,
+        *,
+        on_text: Callable[[str], Any] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> RunResult:
+        """`resume` for a run that is remembered nowhere.
+
+        Args:
+            history: `RunResult.messages` of the run. They are not modified.
+            answers: As for `resume`.
+
+        Raises:
+            ConfigurationError: There is nothing to continue, or an answer is for no request that waits.
+            ToolnexusError: As for `run`.
+        """
+        return await self._engine.resume_run(history, answers, toolkit, chosen(options), on_text=on_text)
+
+    def _resumed(
+        self,
+        id: str,
+        toolkit: Tools,
+        answers: Iterable[Mapping[str, Any]] | None,
+        options: ResumeOptions,
+        *,
+        stream: bool,
+    ) -> AsyncGenerator[Event, None]:
+        check_id(id, optional=False)
+        return self._engine.resumed(toolkit, self._store, id, answers, chosen(options), stream=stream)
+
     def conversation(self, toolkit: Tools = None, id: str | None = None) -> Conversation:
         """A conversation as an object. Without an id it keeps its own list and touches no store."""
         check_id(id)
@@ -129,6 +203,8 @@ class Client:
 
     run_sync = blocking(run)
     ask_sync = blocking(ask)
+    resume_sync = blocking(resume)
+    resume_run_sync = blocking(resume_run)
 
     def stream_sync(
         self,
@@ -166,12 +242,14 @@ def create_client(
     base_url: str | None = None,
     style: str | None = None,
     api_key: str | None = None,
-    store: ConversationStore | None = None,
+    store: ConversationStore | str | None = None,
     system_prompt: str = "",
     headers: Mapping[str, str] | None = None,
     request_params: Mapping[str, Any] | None = None,
     body_transform: Callable[[dict[str, Any]], Mapping[str, Any] | None] | None = None,
     hooks: Hooks | Sequence[Hooks] = (),
+    require_approval: Approval | Iterable[str] | None = None,
+    wait_for: WaitFor | None = None,
     on_event: Callable[[Event], Any] | None = None,
     transport: Transport | None = None,
     limits: Limits | None = None,
@@ -192,18 +270,25 @@ def create_client(
         base_url: Any endpoint of a known style, as its documentation spells it. None: from the table.
         style: `openai` (chat completions) or `anthropic` (messages). None: from the table, else `openai`.
         api_key: None: from the environment variable of the provider that the host belongs to.
-        store: Where conversations are kept. None: in memory, for the life of the client.
+        store: Where conversations are kept: a store, or the text that names one, such as `sqlite:///chat.db` (see
+            `toolnexus.stores.opening`). None: in memory, for the life of the client.
         system_prompt: Sent with every request, never stored.
         headers: Further request headers; they win over ours.
         request_params: Further request fields, merged last; its `tools` are appended.
         body_transform: Sees the final body and may change it or return another.
         hooks: See `toolnexus.hooks`.
+        require_approval: Which calls a person has to approve, beside those of tools marked `needs_approval`: a
+            predicate of tool and arguments, plain or async (one that raises denies the call), or names of tools, with
+            `*`, `?` and `[…]` as in file names. It sees what the hooks made of the arguments.
+        wait_for: Asks a person and returns the `Answer`: async, or plain and then called in a worker thread. All
+            calls of a step that wait are asked about at once. Returning None, or raising, leaves the call pending.
+            None: the turn ends pending, and `resume` continues it.
         on_event: Called with every event of every run; plain or async. What it raises is logged.
         transport: Your own HTTP. It stays yours to close.
         limits: Seconds and sizes of one request. None: `Limits()`.
         retries: How often a failed request is sent again while nothing was shown.
         max_retry_wait: Seconds that one wait between two attempts may take.
-        clock: For tests. None: the machine's.
+        clock: For tests: what retries wait by, and requests to people expire by. None: the machine's.
         max_steps: Replies of the model that one run may take.
         max_tokens: Tokens that one reply may have. None: nothing is sent unless the wire requires it.
         timeout: Seconds for a whole run. None: unbounded.
@@ -227,13 +312,14 @@ def create_client(
         environ=os.environ,
         key_required=transport is None,
     )
+    clock = clock or SystemClock()
     source = HTTPSource(
         endpoint,
         transport=transport,
         limits=limits or Limits(),
         retries=retries,
         max_retry_wait=max_retry_wait,
-        clock=clock or SystemClock(),
+        clock=clock,
         body_transform=body_transform,
     )
     return Client(
@@ -242,6 +328,9 @@ def create_client(
         system_prompt=system_prompt,
         request_params=request_params,
         hooks=hooks,
+        require_approval=require_approval,
+        wait_for=wait_for,
+        clock=clock,
         on_event=on_event,
         max_steps=max_steps,
         max_tokens=max_tokens,
@@ -258,6 +347,10 @@ def _open(store: object) -> tuple[ConversationStore, bool]:
         from toolnexus.stores.memory import InMemoryConversationStore
 
         return InMemoryConversationStore(), True
+    if isinstance(store, str):
+        from toolnexus.stores.opening import open_store
+
+        return open_store(store), True
     if isinstance(store, ConversationStore):
         return store, False
     raise ConfigurationError(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from toolnexus import _turns_plain
 from toolnexus._engine import Engine, Tools, drain
 from toolnexus.messages import Message, Prompt, copy_messages
-from toolnexus.options import TurnOptions, chosen
+from toolnexus.options import ResumeOptions, TurnOptions, chosen
 
 if TYPE_CHECKING:
     from toolnexus._stream import RunStream
@@ -41,6 +41,22 @@ class Conversation:
         """`Client.stream`, here."""
         return self._engine.watched(self._events(prompt, options, stream=True))
 
+    async def resume(
+        self,
+        *,
+        answers: Iterable[Mapping[str, Any]] | None = None,
+        on_text: Callable[[str], Any] | None = None,
+        **options: Unpack[ResumeOptions],
+    ) -> RunResult:
+        """`Client.resume`, here."""
+        return await drain(self._resumed(answers, options, stream=on_text is not None), on_text)
+
+    def stream_resume(
+        self, *, answers: Iterable[Mapping[str, Any]] | None = None, **options: Unpack[ResumeOptions]
+    ) -> RunStream:
+        """`Client.stream_resume`, here."""
+        return self._engine.watched(self._resumed(answers, options, stream=True))
+
     async def messages(self) -> list[Message]:
         """The finished turns, as a copy."""
         return await _turns_plain.load(self._store, self.id or "")
@@ -51,6 +67,11 @@ class Conversation:
 
     def _events(self, prompt: Prompt, options: TurnOptions, *, stream: bool) -> AsyncGenerator[Event, None]:
         return self._engine.remembered(prompt, self._toolkit, self._store, self.id, chosen(options), stream=stream)
+
+    def _resumed(
+        self, answers: Iterable[Mapping[str, Any]] | None, options: ResumeOptions, *, stream: bool
+    ) -> AsyncGenerator[Event, None]:
+        return self._engine.resumed(self._toolkit, self._store, self.id, answers, chosen(options), stream=stream)
 
 
 class _OwnList:

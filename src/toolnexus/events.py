@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from toolnexus.messages import Message, copy_messages
+
+if TYPE_CHECKING:
+    from toolnexus.suspension import Request
 
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "error", "unknown"]
 Status: TypeAlias = Literal["done", "pending", "incomplete", "failed"]
@@ -76,7 +79,9 @@ class RunResult:
             `failed` only as `.partial` of an error.
         finish_reason: The provider's reason for the last reply. None: there was no reply.
         limit: Which limit made it incomplete. None: none did.
-        tool_calls: All calls of the run, in the order of the transcript.
+        pending: What a person has to answer before the turn can go on, in the order of the calls that wait; see
+            `Client.resume`.
+        tool_calls: All calls that ended in the run, in the order of the transcript.
         steps: Each reply of the model.
         usage: Sum over the replies; None when no reply had any.
         model: The model that answered last, as the provider names it.
@@ -89,6 +94,7 @@ class RunResult:
     status: Status
     finish_reason: FinishReason | None = None
     limit: Limit | None = None
+    pending: tuple[Request, ...] = ()
     tool_calls: tuple[CallRecord, ...] = ()
     steps: tuple[Step, ...] = ()
     usage: Usage | None = None
@@ -165,6 +171,19 @@ class ToolFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended:
+    """A call waits for a person. It has not ended, and that is no error of it."""
+
+    type: ClassVar[Literal["suspended"]] = "suspended"
+    id: str
+    name: str
+    request: Request
+
+    def to_dict(self) -> dict[str, Any]:
+        return _to_dict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepFinished:
     """The model's reply is complete; its calls, if any, come next."""
 
@@ -204,7 +223,15 @@ class Finished:
 
 Delta: TypeAlias = TextDelta | ReasoningDelta
 Event: TypeAlias = (
-    TextDelta | ReasoningDelta | ToolStarted | ToolProgress | ToolFinished | StepFinished | Retrying | Finished
+    TextDelta
+    | ReasoningDelta
+    | ToolStarted
+    | ToolProgress
+    | ToolFinished
+    | Suspended
+    | StepFinished
+    | Retrying
+    | Finished
 )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from toolnexus import _callbacks
 from toolnexus._source import dialect, load
 from toolnexus.client import Client
 from toolnexus.clock import Clock, SystemClock, within
@@ -40,7 +40,7 @@ def create_in_process_client(
     *,
     model: str = "in-process",
     generate: Generate,
-    store: ConversationStore | None = None,
+    store: ConversationStore | str | None = None,
     retries: int = 0,
     clock: Clock | None = None,
     **options: Any,
@@ -55,13 +55,15 @@ def create_in_process_client(
             fields of `Usage`, or as the OpenAI API names them. `arguments` is a dict or JSON text. A plain function
             runs in a worker thread; it may also be async, or return an async iterator of pieces of text that ends
             with such a dict, in which `content` may then be left out.
-        store: Where conversations are kept. None: in memory, for the life of the client.
+        store: Where conversations are kept: a store, or the text that names one, such as `sqlite:///chat.db` (see
+            `toolnexus.stores.opening`). None: in memory, for the life of the client.
         retries: How often a request is repeated when `generate` raises a `ToolnexusError` with `retryable` set, before
             anything was shown. Other exceptions are never retried.
-        clock: What retries wait by. None: the machine's.
+        clock: What retries wait by, and requests to people expire by. None: the machine's.
         options: As for `create_client`: `system_prompt`, `hooks`, `on_event`, `max_steps`, `timeout`, …
     """
-    return Client(_Source(model, generate, retries=retries, clock=clock or SystemClock()), store=store, **options)
+    clock = clock or SystemClock()
+    return Client(_Source(model, generate, retries=retries, clock=clock), store=store, clock=clock, **options)
 
 
 class _Source:
@@ -177,12 +179,8 @@ _END = object()
 
 async def _called(generate: Generate, asked: dict[str, Any]) -> object:
     """Call `generate`, in a worker thread unless it says that it is async."""
-    plain: Any = generate
-    while isinstance(plain, functools.partial):
-        plain = cast("functools.partial[Any]", plain).func
-    target = plain if inspect.isroutine(plain) else type(plain).__call__
     answer: object
-    if inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target):
+    if _callbacks.is_async(generate):
         answer = generate(asked)
     else:
         from toolnexus import _workers

@@ -82,6 +82,8 @@ class AssistantMessage(TypedDict, total=False):
     native: Any
     """The provider's own blocks and fields, verbatim, where the neutral shape cannot carry them."""
     interrupted: bool
+    unfinished: str
+    """The id of the turn that was interrupted after this reply, and can go on."""
 
 
 class ToolMessage(TypedDict, total=False):
@@ -89,6 +91,12 @@ class ToolMessage(TypedDict, total=False):
     tool_call_id: Required[str]
     content: Required[Content]
     is_error: bool
+    request: Any
+    """What a person has to answer before the call goes on: a `suspension.Request`. This is then no result yet."""
+    arguments: dict[str, Any]
+    """Beside a `request`: what the call goes on with, if that is not what the model gave."""
+    retried: Literal[False]
+    """A person was asked about the unknown outcome, and did not want the call to be repeated."""
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
@@ -135,13 +143,34 @@ def copy_json(value: Any) -> Any:
 
 
 def declined(messages: Iterable[Message]) -> list[Message]:
-    """The messages, with nothing in them that waits for a person any more."""
-    return [_decline(message) if "request" in message else message for message in messages]
+    """The messages, with nothing in them that waits for a person or could go on any more."""
+    return [_decline(message) if "request" in message or "unfinished" in message else message for message in messages]
+
+
+def waits(message: Message) -> bool:
+    """Whether a message is the placeholder of a call that waits for a person."""
+    return "request" in message and message["role"] == "tool" and isinstance(message["request"], Mapping)
 
 
 def _decline(message: Message) -> Message:
-    rest = {key: value for key, value in message.items() if key != "request"}
+    if message["role"] == "assistant":
+        return _without(message, "unfinished")
+    if not waits(message):
+        return message
+    rest = _without(_without(message, "request"), "arguments")
+    if message.get("content") == INTERRUPTED:
+        return rest  # whether the call ran stays unknown
     return cast("Message", {**rest, "content": NOT_ANSWERED, "is_error": True})
+
+
+def unsaid(messages: Sequence[Message]) -> list[Message]:
+    """The messages of an interrupted turn without the mark of it, and without an answer that never got complete."""
+    kept = [message for message in messages if not (message["role"] == "assistant" and message.get("interrupted"))]
+    return [_without(message, "interrupted") if "interrupted" in message else message for message in kept]
+
+
+def _without(message: Message, key: str) -> Message:
+    return cast("Message", {name: value for name, value in message.items() if name != key})
 
 
 def text_of(content: Content | None) -> str:
@@ -151,6 +180,7 @@ def text_of(content: Content | None) -> str:
     return "".join(part["text"] for part in content if part["type"] == "text")
 
 
+_UNREADABLE = "_unreadable"
 _PROMPT_PARTS = ("text", "image_url")
 
 
@@ -207,8 +237,15 @@ def sendable_arguments(text: str) -> str:
     """
     arguments = read_arguments(text)
     if arguments is None:
-        return _strict.encode({"_unreadable": text})
+        return _strict.encode({_UNREADABLE: text})
     return text if text.lstrip().startswith("{") else _strict.encode(arguments)
+
+
+def given_arguments(call: CallEntry) -> str:
+    """The raw arguments of a call, of which `sendable_arguments` may have made something else."""
+    text = call["function"]["arguments"]
+    arguments = read_arguments(text) if _UNREADABLE in text else None
+    return str(arguments[_UNREADABLE]) if arguments is not None and arguments.keys() == {_UNREADABLE} else text
 
 
 def normalise(messages: Iterable[Mapping[str, Any]]) -> list[Message]:

@@ -22,8 +22,8 @@ class RunOptions(TypedDict, total=False):
     """Seconds for the whole run, queueing and tools included."""
 
 
-class TurnOptions(RunOptions, total=False):
-    """What the verbs with a conversation take."""
+class ResumeOptions(RunOptions, total=False):
+    """What the verbs with a turn of a conversation take."""
 
     busy: Literal["wait", "raise"]
     """What to do while another turn runs on the conversation."""
@@ -31,10 +31,15 @@ class TurnOptions(RunOptions, total=False):
     """Seconds to wait for other turns; default 600."""
     keep_interrupted: bool
     """Keep the prompt and what was said when the turn is interrupted, marked as such."""
-    key: str | None
-    """An idempotency key in the conversation: the same key with the same prompt runs once. Log stores only."""
     durability: Literal["step", "turn"]
     """On log stores: record replies and results as they happen (default), or all at the end of the turn."""
+
+
+class TurnOptions(ResumeOptions, total=False):
+    """What the verbs with a new turn of a conversation take."""
+
+    key: str | None
+    """An idempotency key in the conversation: the same key with the same prompt runs once. Log stores only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +74,7 @@ class Options:
         return self.busy_timeout if self.busy == "wait" else 0.0
 
 
-def chosen(options: RunOptions | TurnOptions) -> Options:
+def chosen(options: RunOptions | ResumeOptions | TurnOptions) -> Options:
     """The options of a call, checked.
 
     Raises:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from toolnexus.messages import Part
+    from toolnexus.suspension import Answer, Request
 
 JSONObject: TypeAlias = dict[str, Any]
 
@@ -72,6 +73,7 @@ class ToolResult:
         parts: Content parts beside the text (`image_url`, …), in the transcript's shape.
         structured: The value itself, for programs. It is not sent to the model.
         metadata: For programs: exit codes, paths, counts. It is not sent to the model.
+        request: What a person has to answer before the call can go on: the tool called `suspend`. None: it is over.
     """
 
     output: str = ""
@@ -79,6 +81,7 @@ class ToolResult:
     parts: tuple[Part, ...] = ()
     structured: Any = None
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    request: Request | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,7 @@ class ToolContext:
         conversation_id: None when the run has no conversation.
         deadline: When the run, or the tool's own `timeout`, ends: seconds on `time.monotonic()`. None: never.
         report: Where `progress` goes. None: nobody listens.
+        answer: What a person said to the request that the call suspended with, always with `ok`. None: it did not yet.
     """
 
     tool: str
@@ -104,6 +108,7 @@ class ToolContext:
     conversation_id: str | None = None
     deadline: float | None = None
     report: Callable[[str, float | None], None] | None = None
+    answer: Answer | None = None
 
     def progress(self, message: str, fraction: float | None = None) -> None:
         """Tell whoever watches the run how far the tool is. May be called from any thread.

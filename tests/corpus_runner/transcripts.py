@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from toolnexus.dialects.anthropic import Anthropic
-
 from corpus_runner.cases import BadCase
 from corpus_runner.wires import WIRES
 from toolnexus._endpoint import Endpoint, resolve
 from toolnexus.dialects import Dialect, Reading
+from toolnexus.dialects.anthropic import Anthropic
 from toolnexus.dialects.openai import OpenAI
 
 _DIALECTS: Mapping[str, Dialect] = {"openai": OpenAI(), "anthropic": Anthropic()}
