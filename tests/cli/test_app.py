@@ -5,7 +5,6 @@ import re
 import shlex
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -29,7 +28,7 @@ def stored(environment: dict[str, str]) -> list[tuple[str, list[dict[str, Any]]]
 
     async def read() -> list[tuple[str, list[dict[str, Any]]]]:
         store = SQLiteStore(Path(environment["TOOLNEXUS_HOME"]) / "conversations.db")
-        found = [(each.id, await store.get(each.id)) for each in await store.list()]
+        found = [(each.id, await store.get(each.id)) for each in (await store.list()).items]
         await store.aclose()
         return found
 
@@ -79,6 +78,37 @@ def test_the_first_conversation_may_be_asked_to_continue(cli: Cli) -> None:
     done = cli("-c", "-m", "demo", "hello")
     assert done.exit_code == 0
     assert "no conversation to continue yet" in done.stderr
+
+
+def test_c_continues_what_was_talked_in_here_not_what_a_program_changed_since(
+    cli: Cli, environment: dict[str, str]
+) -> None:
+    async def theirs() -> None:
+        store = SQLiteStore(Path(environment["TOOLNEXUS_HOME"]) / "conversations.db")
+        await store.save("theirs", [{"role": "user", "content": "hello"}])
+        await store.aclose()
+
+    cli("-m", "demo", "-C", "first", "remember that my name is Bo")
+    cli("-m", "demo", "-C", "ours", "remember that my name is Ada")
+    asyncio.run(theirs())
+    assert "Ada" in cli("-m", "demo", "-c", "what do you know?").stdout
+    cli("memory", "rm", "ours", "theirs")
+    assert "Bo" in cli("-m", "demo", "-c", "what do you know?").stdout
+
+
+def test_c_passes_over_a_conversation_whose_only_turn_failed(cli: Cli) -> None:
+    cli("-m", "demo", "-C", "first", "remember that my name is Ada")
+    cli("-m", "x", "--base-url", "http://127.0.0.1:9/v1", "-C", "failed", "hello")
+    assert "Ada" in cli("-m", "demo", "-c", "what do you know?").stdout
+
+
+@pytest.mark.parametrize("text", ["nonsense", "[]", '{"x": 1}'])
+def test_a_note_of_the_last_conversation_that_cannot_be_read_does_no_harm(
+    cli: Cli, environment: dict[str, str], text: str
+) -> None:
+    cli("-m", "demo", "remember that my name is Ada")
+    (Path(environment["TOOLNEXUS_HOME"]) / "latest.json").write_text(text)
+    assert "Ada" in cli("-m", "demo", "-c", "what do you know?").stdout
 
 
 def test_no_store_keeps_nothing(cli: Cli, environment: dict[str, str]) -> None:
@@ -179,33 +209,6 @@ def test_a_chat_through_a_pipe_is_one_conversation(command: Command, environment
     assert "- my name is Ada" in done.stdout
     ((_, messages),) = stored(environment)
     assert len(messages) == 4
-
-
-def test_memory_is_listed_shown_and_forgotten(cli: Cli) -> None:
-    cli("-m", "demo", "-C", "first one", "add 2 and 3")
-    cli("-m", "demo", "-C", "second", "remember\tthat my name is Ada")
-    lines = [line.split("\t") for line in cli("memory", "ls").stdout.splitlines()]
-    assert [(id, count, preview) for id, _, count, preview in lines] == [
-        ("second", "2", "remember that my name is Ada"),
-        ("first one", "4", "add 2 and 3"),
-    ]
-    assert len(cli("memory", "ls", "-n", "1").stdout.splitlines()) == 1
-    shown = cli("memory", "show", "first one").stdout
-    assert shown.splitlines()[:4] == ["user: add 2 and 3", "assistant: Let me see.", '  add({"a":2,"b":3})', "  -> 5"]
-    assert cli("memory", "rm", "second").exit_code == 0
-    done = cli("memory", "show", "frist one")
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert "Did you mean 'first one'?" in done.stderr
-    assert cli("memory", "rm", "second").exit_code == 1
-
-
-def test_memory_path_is_where_it_is_kept(cli: Cli, environment: dict[str, str]) -> None:
-    cli("-m", "demo", "hello")
-    path = Path(cli("memory", "path").stdout.strip())
-    assert path.is_relative_to(environment["TOOLNEXUS_HOME"])
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT count(*) FROM conversations").fetchone() == (1,)
-    connection.close()
 
 
 def test_help_and_version_say_what_there_is(cli: Cli) -> None:
@@ -335,22 +338,6 @@ def test_a_home_that_is_not_known_is_said(cli: Cli, monkeypatch: pytest.MonkeyPa
         assert done.exit_code == 3
         assert "Set TOOLNEXUS_HOME" in done.stderr
     assert cli("-m", "demo", "--no-store", "hello").exit_code == 0
-
-
-def test_a_conversation_that_a_program_stored_in_another_shape_can_be_shown(
-    cli: Cli, environment: dict[str, str]
-) -> None:
-    async def save() -> None:
-        store = SQLiteStore(Path(environment["TOOLNEXUS_HOME"]) / "conversations.db")
-        await store.save(
-            "theirs", [{"content": "who?"}, {"role": "assistant", "content": [{"type": "text", "text": "I."}]}]
-        )
-        await store.save("broken", [{"role": "nobody", "content": "x"}])
-        await store.aclose()
-
-    asyncio.run(save())
-    assert "I." in cli("memory", "show", "theirs").stdout
-    assert cli("memory", "show", "broken").exit_code == 3
 
 
 def test_ctrl_c_while_the_command_is_still_loading_ends_it_quietly(monkeypatch: pytest.MonkeyPatch) -> None:

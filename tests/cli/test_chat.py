@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,34 @@ PROMPT = "›"
 
 
 @pytest.fixture
-def chat(environment: dict[str, str], tmp_path: Path) -> Iterator[Any]:
-    """A chat with the demo model, at its first prompt."""
-    child = pexpect.spawn(
-        sys.executable,
-        ["-m", "toolnexus", "chat", "-m", "demo", "-C", "here"],
-        env={**environment, "LANG": "C.UTF-8", "PROMPT_TOOLKIT_NO_CPR": "1"},
-        cwd=str(tmp_path),
-        dimensions=(24, 100),
-        encoding="utf-8",
-        timeout=15,
-    )
-    child.expect(PROMPT)
-    try:
-        yield child
-    finally:
+def terminal(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Runs commands, each on a terminal of its own."""
+    children: list[Any] = []
+
+    def run(*args: str) -> Any:
+        child = pexpect.spawn(
+            sys.executable,
+            ["-m", "toolnexus", *args],
+            env={**environment, "LANG": "C.UTF-8", "PROMPT_TOOLKIT_NO_CPR": "1"},
+            cwd=str(tmp_path),
+            dimensions=(24, 100),
+            encoding="utf-8",
+            timeout=15,
+        )
+        children.append(child)
+        return child
+
+    yield run
+    for child in children:
         child.close(force=True)
+
+
+@pytest.fixture
+def chat(terminal: Callable[..., Any]) -> Any:
+    """A chat with the demo model, at its first prompt."""
+    child = terminal("chat", "-m", "demo", "-C", "here")
+    child.expect(PROMPT)
+    return child
 
 
 def stored(environment: dict[str, str]) -> list[dict[str, Any]]:
@@ -115,3 +128,99 @@ def test_without_a_model_a_person_gets_the_demo_and_is_told(environment: dict[st
     child.expect("the demo model, which is scripted and no AI")
     child.expect(PROMPT)
     child.close(force=True)
+
+
+def ends(child: Any, code: int) -> None:
+    child.expect(pexpect.EOF)
+    child.wait()
+    assert child.exitstatus == code
+
+
+def test_a_tool_that_acts_asks_before_it_runs_and_the_answer_may_be_remembered(chat: Any) -> None:
+    chat.sendline("send a note to Ada: dinner at 8")
+    chat.expect("send_note wants to run:")
+    chat.expect('"text": "dinner at 8"')
+    chat.expect(".y.es, once")
+    chat.sendline("n not today")
+    chat.expect("denied: not today")
+    chat.expect(PROMPT)
+    chat.sendline("send a note to Ada: dinner at 9")
+    chat.expect(".y.es, once")
+    chat.sendline("c")
+    chat.expect("Sent to Ada: dinner at 9")
+    chat.expect(PROMPT)
+    chat.sendline("send a note to Bo: dinner at 9")
+    assert chat.expect([".y.es, once", "Sent to Bo: dinner at 9"]) == 1
+    chat.expect(PROMPT)
+    chat.sendeof()
+    ends(chat, 0)
+
+
+def test_arguments_may_be_edited_before_a_tool_runs(chat: Any) -> None:
+    chat.sendline("send a note to Ada: dinner at 8")
+    chat.expect(".y.es, once")
+    chat.sendline("e")
+    chat.expect("Arguments ›")
+    chat.send("\x15")  # clears the line
+    chat.sendline('{"to": "Bo", "text": "lunch"}')
+    chat.expect("Sent to Bo: lunch")
+    chat.expect(PROMPT)
+
+
+def test_ctrl_c_at_a_question_stops_the_turn_and_nothing_runs(chat: Any, environment: dict[str, str]) -> None:
+    chat.sendline("send a note to Ada: dinner at 8")
+    chat.expect(".y.es, once")
+    chat.sendintr()
+    chat.expect("Interrupted. What was said is kept.")
+    chat.expect(PROMPT)
+    chat.sendline("what did I ask?")
+    chat.expect("In this conversation you said before:")
+    chat.expect("send a note to Ada: dinner at 8")
+    chat.expect(PROMPT)
+    chat.sendeof()
+    ends(chat, 0)
+    assert not any("Sent to" in str(message.get("content")) for message in stored(environment))
+
+
+def test_ctrl_d_at_a_question_leaves_it_open_and_resume_asks_again(terminal: Callable[..., Any]) -> None:
+    asked = terminal("-m", "demo", "-C", "here", "send a note to Ada: dinner at 8")
+    asked.expect(".y.es, once")
+    asked.sendeof()
+    asked.expect("toolnexus resume here --model demo --approve")
+    ends(asked, 10)
+    resumed = terminal("resume", "here")
+    resumed.expect("send_note wants to run:")
+    resumed.expect(".y.es, once")
+    resumed.sendline("y")
+    resumed.expect("Sent to Ada: dinner at 8")
+    ends(resumed, 0)
+
+
+def test_c_asks_first_about_what_was_cut_off(terminal: Callable[..., Any], environment: dict[str, str]) -> None:
+    killed = terminal("-m", "demo", "-C", "here", "--yes", "send a note to Ada in 60 seconds: dinner")
+    killed.expect("⏺ send_note.*1 s")
+    killed.kill(signal.SIGKILL)
+    killed.wait()
+    chat = terminal("chat", "-c")
+    chat.expect("The last turn was cut off while a tool ran. Nobody knows what it did.")
+    chat.expect("send_note may have run already")
+    chat.expect('"delay": 60.0')
+    chat.expect("Run it again?")
+    chat.sendline("n")
+    chat.expect("Nobody knows whether the note was sent")
+    chat.expect(PROMPT)
+    chat.sendline("what did I ask?")
+    chat.expect("In this conversation you said before:")
+    chat.expect("send a note to Ada in 60 seconds: dinner")
+    chat.expect(PROMPT)
+    chat.sendeof()
+    ends(chat, 0)
+    assert stored(environment)[-1]["role"] == "assistant"
+
+
+def test_a_person_gets_a_table_and_is_told_how_long_ago_it_was(terminal: Callable[..., Any]) -> None:
+    ends(terminal("-m", "demo", "-C", "here", "remember that my name is Ada"), 0)
+    listed = terminal("memory", "ls")
+    listed.expect(r"ID +UPDATED +MESSAGES +STATUS +TITLE OR LAST TEXT")
+    listed.expect(r"here +just now +2 +done +I will remember it: my name is Ada")
+    ends(listed, 0)

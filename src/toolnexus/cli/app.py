@@ -6,14 +6,17 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Coroutine
+from typing import Any
 
 from toolnexus import ToolnexusError, __version__
-from toolnexus.cli import exits, memory, talk
-from toolnexus.cli.render import Notes, PlainAnswer
+from toolnexus.cli import exits, talk
+from toolnexus.cli.memory.commands import memory
+from toolnexus.cli.options import CONTEXT, asking, resuming
+from toolnexus.cli.pending import Given
+from toolnexus.cli.render import Notes
 from toolnexus.cli.session import report
-from toolnexus.cli.settings import Settings, database, read
+from toolnexus.cli.settings import Settings, read
 from toolnexus.errors import MissingExtra
 
 try:
@@ -21,30 +24,7 @@ try:
 except ImportError as exc:
     raise MissingExtra("The toolnexus commands", extra="cli") from exc
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
 _VERBOSE = "toolnexus.verbose"
-_CONTEXT = {"help_option_names": ["-h", "--help"]}
-
-
-def _options(command: _F) -> _F:
-    """What `ask` and `chat` take, and what may stand before them as well."""
-    for option in reversed(
-        (
-            click.option("-m", "--model", metavar="MODEL", help="provider:model, or `demo`. [TOOLNEXUS_MODEL]"),
-            click.option("-c", "--continue", "latest", is_flag=True, help="Continue the last conversation."),
-            click.option("-C", "conversation", metavar="ID", help="Continue this conversation, or begin it."),
-            click.option("-s", "--system", metavar="TEXT", help="The system prompt."),
-            click.option("--base-url", metavar="URL", help="Any model endpoint. [TOOLNEXUS_BASE_URL]"),
-            click.option(
-                "--style", metavar="STYLE", help="What the endpoint speaks: openai or anthropic. [TOOLNEXUS_STYLE]"
-            ),
-            click.option("--no-store", is_flag=True, help="Keep nothing of this conversation."),
-            click.option("-v", "--verbose", count=True, help="Tell more: reasoning and logs; -vv for tracebacks."),
-        )
-    ):
-        command = option(command)
-    return command
 
 
 class _Root(click.Group):
@@ -74,9 +54,9 @@ class _Root(click.Group):
 
 
 @click.group(
-    cls=_Root, invoke_without_command=True, context_settings=_CONTEXT, subcommand_metavar="[QUESTION | COMMAND]"
+    cls=_Root, invoke_without_command=True, context_settings=CONTEXT, subcommand_metavar="[QUESTION | COMMAND]"
 )
-@_options
+@asking
 @click.version_option(__version__, "--version", prog_name="toolnexus")
 @click.pass_context
 def root(ctx: click.Context, /, **flags: Any) -> int | None:
@@ -87,16 +67,16 @@ def root(ctx: click.Context, /, **flags: Any) -> int | None:
 
     Keys are read from the environment only, such as OPENAI_API_KEY. TOOLNEXUS_HOME moves what is stored.
     """
-    given = {name: value for name, value in flags.items() if value not in (None, False)}
-    ctx.default_map = {"ask": given, "chat": given}
+    given = {name: value for name, value in flags.items() if value not in (None, False, ())}
+    ctx.default_map = {"ask": given, "chat": given, "resume": given, "memory": dict.fromkeys(memory.commands, given)}
     if ctx.invoked_subcommand is None:
         return ctx.invoke(chat, **flags) if talk.at_terminal() else ctx.invoke(ask, words=(), **flags)
     return None
 
 
-@root.command(context_settings=_CONTEXT)
+@root.command(context_settings=CONTEXT)
 @click.argument("words", nargs=-1, metavar="QUESTION")
-@_options
+@asking
 def ask(words: tuple[str, ...], **flags: Any) -> int:
     """Answer one question (the command's name may be left out). `-` reads it from stdin."""
     question = _question(" ".join(words))
@@ -104,46 +84,41 @@ def ask(words: tuple[str, ...], **flags: Any) -> int:
     return _run(talk.ask(settings, question))
 
 
-@root.command(context_settings=_CONTEXT)
-@_options
+@root.command(context_settings=CONTEXT)
+@asking
 def chat(**flags: Any) -> int:
     """Talk, one question after the other."""
     return _run(talk.chat(_settings(flags)))
 
 
-@root.group("memory", context_settings=_CONTEXT)
-def memory_group() -> None:
-    """Look at what is remembered, and forget it."""
-
-
-@memory_group.command("ls")
-@click.option("-n", "--limit", default=100, show_default=True, help="How many to list.")
-def memory_ls(limit: int) -> int:
-    """List conversations, the last one first: id, time, messages, first question."""
-    return _run(memory.listed(PlainAnswer(sys.stdout), limit=limit))
-
-
-@memory_group.command("show")
+@root.command(context_settings=CONTEXT)
 @click.argument("conversation", metavar="ID")
-def memory_show(conversation: str) -> int:
-    """Write a conversation to stdout."""
-    return _run(memory.show(conversation, PlainAnswer(sys.stdout), Notes()))
+@click.option("--approve", "approved", is_flag=True, help="Yes: what waits may run.")
+@click.option("--deny", is_flag=False, flag_value="", metavar="[REASON]", help="No; the model is told the reason.")
+@click.option("--answer", metavar="TEXT", help="The answer to what a tool asks.")
+@click.option("--request", "requests", metavar="REQUEST", multiple=True, help="Only to this, of several. Repeatable.")
+@resuming
+def resume(
+    conversation: str, approved: bool, deny: str | None, answer: str | None, requests: tuple[str, ...], **flags: Any
+) -> int:
+    """Go on with a turn that waits for an answer, or was cut off.
+
+    Without an answer it asks, on a terminal. What then still waits is exit code 10.
+    """
+    given = [
+        *([Given(how="approve", requests=requests)] if approved else []),
+        *([Given(how="deny", text=deny, requests=requests)] if deny is not None else []),
+        *([Given(how="answer", text=answer, requests=requests)] if answer is not None else []),
+    ]
+    if len(given) > 1:
+        raise click.UsageError("--approve, --deny and --answer are three different answers: choose one.")
+    if requests and not given:
+        raise click.UsageError("--request says what is answered: give --approve, --deny or --answer as well.")
+    settings = _settings({**flags, "conversation": conversation})
+    return _run(talk.resume(settings, given[0] if given else Given()))
 
 
-@memory_group.command("rm")
-@click.argument("conversations", metavar="ID...", nargs=-1, required=True)
-def memory_rm(conversations: tuple[str, ...]) -> int:
-    """Forget conversations."""
-    return _run(memory.remove(conversations, Notes()))
-
-
-@memory_group.command("path")
-def memory_path() -> int:
-    """Write where conversations are kept."""
-    out = PlainAnswer(sys.stdout)
-    out.text(f"{database(os.environ)}\n")
-    out.close()
-    return exits.DONE
+root.add_command(memory)
 
 
 def _run(work: Coroutine[Any, Any, int]) -> int:
@@ -161,7 +136,9 @@ def _question(words: str) -> str:
 
 def _settings(flags: dict[str, Any]) -> Settings:
     settings = read(flags, os.environ)
-    if not settings.store and (settings.latest or settings.conversation):
+    if flags.get("no_store") and flags.get("store"):
+        raise click.UsageError("--no-store keeps nothing and --store names where to keep it: choose one.")
+    if not settings.keep and (settings.latest or settings.conversation):
         raise click.UsageError("--no-store keeps nothing, so there is nothing to continue: leave out -c and -C, or it.")
     if settings.latest and settings.conversation is not None:
         raise click.UsageError("-c continues the last conversation and -C a named one: choose one.")

@@ -5,6 +5,7 @@ It is no AI, and says so.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 from collections import Counter
@@ -23,6 +24,7 @@ PACE = 0.012
 _MAX_FILE = 64 * 1024
 _MAX_ENTRIES = 200
 _SHOWN_LINES = 20
+_MAX_DELAY = 3600.0
 
 
 def speaker(history: Sequence[Message]) -> str | None:
@@ -69,7 +71,14 @@ def read_file(path: str) -> str:
         return file.read(_MAX_FILE).decode(errors="replace")
 
 
-TOOLS = (add, current_time, count_words, list_files, read_file)
+@tool
+async def send_note(to: str, text: str, delay: float = 0.0) -> str:
+    """Send a note to somebody, `delay` seconds from now. In this demo it arrives nowhere."""
+    await asyncio.sleep(min(delay, _MAX_DELAY))
+    return f"Sent to {to}: {text}"
+
+
+TOOLS = (add, current_time, count_words, list_files, read_file, send_note)
 
 
 def _inside(path: str) -> Path:
@@ -125,6 +134,7 @@ Try one of these:
 - `remember that my favourite colour is teal`, and later `what do you know?` or `what did I ask?`
 - `add 2 and 3 and tell me the time` calls two tools at once
 - `count the words in the quick brown fox`
+- `send a note to Ada: dinner at 8` asks you first; `in 30 seconds` before the colon lets it take that long
 - `list the files`, `read the file README.md`
 - `summarise` with a text after it, or through a pipe
 - `count to 500`, and Ctrl-C to stop me
@@ -139,11 +149,23 @@ _SUM = re.compile(
 _TIME = re.compile(r"\b(?:time|date|day is it)\b", re.IGNORECASE)
 _WORDS = re.compile(r"\bcount (?:the |all )?words (?:in|of)[: ]\s*(.+)", re.IGNORECASE | re.DOTALL)
 _LIST = re.compile(r"\blist (?:the |all |my )?(?:files|folder|directory)(?: (?:in|of) (\S+))?", re.IGNORECASE)
+_ASK = re.compile(
+    r"\bask (?:me )?(?:for )?(?:an? |my |the )?(?:approval|permission)\b(?P<twice> twice)?", re.IGNORECASE
+)
+_NOTE = re.compile(
+    r"\bsend (?:a |the )?note to (?P<to>[\w.@-]{1,60})(?: in (?P<delay>\d{1,4}) seconds?)?"
+    r"(?::| saying| that)\s*(?P<text>.+)",
+    re.IGNORECASE | re.DOTALL,
+)
 _READ = re.compile(r"\bread (?:the file |file |the )?[`'\"]?([\w./\\~-]+)", re.IGNORECASE)
 
 
 def _calls(prompt: str) -> list[dict[str, Any]]:
     """Every tool call that a prompt asks for."""
+    if asked := _ASK.search(prompt):
+        return [call("send_note", to="you", text="you were asked")] * (2 if asked["twice"] else 1)
+    if note := _NOTE.search(prompt):
+        return [call("send_note", to=note["to"], text=note["text"].strip(), delay=float(note["delay"] or 0))]
     if words := _WORDS.search(prompt):
         return [call("count_words", text=words[1])]
     sums = [[group for group in match.groups() if group] for match in _SUM.finditer(prompt)]
@@ -167,6 +189,11 @@ def _told(result: Result) -> str:
         return f"It is {result.output}."
     if result.name == "count_words":
         return f"That text has **{result.output}** words."
+    if result.name == "send_note":
+        if result.output.startswith("Sent"):
+            return f"{result.output}."
+        doubt = "Nobody knows whether the note was sent" if "unknown" in result.output else "The note was not sent"
+        return f"{doubt} ({result.output})."
     lines = result.output.splitlines()
     left = len(lines) - _SHOWN_LINES
     shown = "\n".join(lines[:_SHOWN_LINES])

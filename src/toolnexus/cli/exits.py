@@ -12,12 +12,14 @@ from toolnexus import (
     CorruptConversation,
     InvalidConversationId,
     InvalidReply,
+    InvalidTranscript,
     MissingKey,
     NoModelConfigured,
     ProviderError,
     RunTimeout,
     StoreError,
 )
+from toolnexus.errors import AlreadyAnswered, ConversationFenced, NoSuchConversation, StoreTooNew
 
 if TYPE_CHECKING:
     from toolnexus import RunResult
@@ -29,6 +31,7 @@ CONFIGURATION = 3
 PROVIDER = 4
 STORE = 5
 LIMIT = 6
+PENDING = 10
 INTERRUPTED = 130
 
 
@@ -47,13 +50,18 @@ _BY_CLASS: tuple[tuple[type[Exception], Ending], ...] = (  # the first that fits
     (InvalidConversationId, Ending(USAGE, "")),
     (MissingKey, Ending(CONFIGURATION, "Keys are read from the environment only, never from the command line.")),
     (NoModelConfigured, Ending(CONFIGURATION, _NO_MODEL)),
+    (InvalidTranscript, Ending(ERROR, "")),
     (ConfigurationError, Ending(CONFIGURATION, "`toolnexus --help` lists the options.")),
     (ConnectionFailed, Ending(PROVIDER, "Is the server running, and is the address right? See -m and --base-url.")),
     (InvalidReply, Ending(PROVIDER, "Ask again, or look at the server's address and --style.")),
     (RunTimeout, Ending(LIMIT, "Ask again, or ask for less at once.")),
+    (NoSuchConversation, Ending(ERROR, "`toolnexus memory ls` lists all.")),
+    (AlreadyAnswered, Ending(ERROR, "`toolnexus memory show ID` tells how it went on.")),
     (CorruptConversation, Ending(STORE, "")),
-    (StoreError, Ending(STORE, "Ask with --no-store, or keep conversations elsewhere with TOOLNEXUS_HOME.")),
+    (StoreTooNew, Ending(STORE, "")),
+    (StoreError, Ending(STORE, "Ask with --no-store, or keep conversations elsewhere: --store or TOOLNEXUS_HOME.")),
     (ConversationConflict, Ending(STORE, "Ask again.")),
+    (ConversationFenced, Ending(STORE, "")),
     (ConversationBusy, Ending(STORE, "Ask again when the other turn is over.")),
 )
 _BY_KIND = {
@@ -74,4 +82,4 @@ def ending(error: Exception) -> Ending:
 
 def code_of(result: RunResult) -> int:
     """The exit code of a run that ended without an error."""
-    return DONE if result.status == "done" else LIMIT
+    return {"done": DONE, "pending": PENDING}.get(result.status, LIMIT)

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 # What may go on with a list above it: indented, an item, or what may yet become one.
 _CONTINUES = re.compile(r"\s|[-*+](?:\s|$)|\d+(?:[.)]?$|[.)]\s)")
-_CONTROLS: dict[int, str | None] = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "�")
+# C0 and C1; and what changes the direction of writing, so that a person would read something else than what is there.
+_CONTROLS: dict[int, str | None] = dict.fromkeys(
+    (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "�"
+)
 _CONTROLS.update({0x09: "\t", 0x0A: "\n", 0x0D: None})
 _REFRESHES = 12
 """Redraws of the open block, a second."""

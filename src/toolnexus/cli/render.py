@@ -7,7 +7,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from toolnexus import (
@@ -16,6 +17,7 @@ from toolnexus import (
     ReasoningDelta,
     Retrying,
     StepFinished,
+    Suspended,
     TextDelta,
     ToolFinished,
     ToolProgress,
@@ -25,8 +27,10 @@ from toolnexus.cli.markdown import MarkdownAnswer, visible
 from toolnexus.errors import MissingExtra
 
 try:
+    from rich.color import ColorSystem
     from rich.console import Console
     from rich.live import Live
+    from rich.style import Style
     from rich.text import Text
 except ImportError as exc:
     raise MissingExtra("The toolnexus commands", extra="cli") from exc
@@ -34,9 +38,9 @@ except ImportError as exc:
 if TYPE_CHECKING:
     from toolnexus import CallRecord
 
-_PATIENCE = 0.3
+PATIENCE = 0.3
 """Seconds before it is shown that something is being waited for."""
-_WIDTH = 100
+WIDTH = 100
 
 
 class Answer(Protocol):
@@ -101,6 +105,30 @@ def fancy(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
+class Lines:
+    """Writes lines to stdout: what a command was asked for.
+
+    Args:
+        verbatim: Leave characters in that could drive a terminal. For programs.
+    """
+
+    def __init__(self, *, verbatim: bool = False) -> None:
+        self._out = PlainAnswer(sys.stdout)
+        self._fancy = fancy(sys.stdout)
+        self._verbatim = verbatim
+
+    def line(self, text: str = "", *, style: str = "") -> None:
+        """Write a line. The style is for people who see colours."""
+        text = text if self._verbatim else visible(text)
+        if style and self._fancy:
+            text = Style.parse(style).render(text, color_system=ColorSystem.STANDARD)
+        self._out.text(f"{text}\n")
+
+    def close(self) -> None:
+        """All is written. Raises `OSError` if it could not be."""
+        self._out.close()
+
+
 class Screen:
     """Shows events while they happen.
 
@@ -136,12 +164,14 @@ class Screen:
                 self._said()
             case ToolStarted():
                 self._end_step(called=True)
-                self.notes.waiting(event.id, _call_line(event.name, event.args))
+                self.notes.waiting(event.id, call_line(event.name, event.args))
             case ToolProgress():
                 self.notes.waiting(event.id, f"⏺ {event.name}: {event.message}")
             case ToolFinished(call=call):
                 self._end_step(called=True)
                 self.notes.tool(call)
+            case Suspended():
+                self._end_step(called=True)
             case Retrying():
                 self.notes.line(f"Retrying in {event.delay:.1f} s: {event.reason}", style="yellow")
                 self.notes.waiting("", "…")
@@ -190,11 +220,15 @@ class Notes:
             file=sys.stderr, highlight=False, markup=False, emoji=False, no_color=not self._live_allowed
         )
         self._waiting: dict[str, tuple[str, float]] = {}
+        self._held: list[tuple[str, str]] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._live: Live | None = None
 
     def line(self, text: str, *, style: str = "") -> None:
         """Print a line."""
+        if self._held is not None:
+            self._held.append((text, style))
+            return
         self._hide()
         try:
             self._console.print(Text(visible(text), style=style), soft_wrap=True)
@@ -202,14 +236,27 @@ class Notes:
             self._console.on_broken_pipe()
         self._show_soon()
 
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Leave the screen to somebody else. What was to be printed meanwhile comes afterwards."""
+        self._hide()
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            for text, style in held:
+                self.line(text, style=style)
+            self._show_soon()
+
     def tool(self, call: CallRecord) -> None:
         """Print how a call went."""
         self._waiting.pop(call.id, None)
         mark, style = ("✗", "red") if call.is_error else ("✓", "green")
         took = f"{call.seconds * 1000:.0f} ms" if call.seconds < 10 else f"{call.seconds:.1f} s"
-        self.line(f"{_call_line(call.name, call.args)} {took} {mark}", style=style)
+        self.line(f"{call_line(call.name, call.args)} {took} {mark}", style=style)
         if call.is_error:
-            self.line(f"  {_cut(call.output, _WIDTH)}", style=style)
+            self.line(f"  {cut(call.output, WIDTH)}", style=style)
         if not self._waiting:
             self.waiting("", "…")
 
@@ -227,8 +274,9 @@ class Notes:
         self._hide()
 
     def _show_soon(self) -> None:
-        if self._live_allowed and self._live is None and self._timer is None and self._waiting:
-            self._timer = asyncio.get_running_loop().call_later(_PATIENCE, self._show)
+        idle = self._live is None and self._timer is None and self._held is None
+        if self._live_allowed and idle and self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._show)
 
     def _show(self) -> None:
         self._timer = None
@@ -256,14 +304,16 @@ class Notes:
             self._live = None
 
 
-def _call_line(name: str, args: Mapping[str, Any] | str) -> str:
+def call_line(name: str, args: Mapping[str, Any] | str) -> str:
+    """A call on one line, whatever its arguments are."""
     if isinstance(args, str):
         shown = args
     else:
         shown = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in args.items())
-    return f"⏺ {name}({_cut(shown, _WIDTH - len(name))})"
+    return f"⏺ {name}({cut(shown, WIDTH - len(name))})"
 
 
-def _cut(text: str, width: int) -> str:
+def cut(text: str, width: int) -> str:
+    """A text on one line of at most `width` characters."""
     line = " ".join(text.split())
     return line if len(line) <= width else line[: max(width - 1, 0)] + "…"

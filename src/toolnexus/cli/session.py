@@ -6,7 +6,7 @@ import asyncio
 import signal
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from toolnexus import Client
+    from toolnexus._stream import RunStream
+    from toolnexus.cli.pending import Given, Left
     from toolnexus.cli.render import Notes, Screen
+    from toolnexus.suspension import Answer, Request
 
 _TWICE = 1.0
 """Seconds within which a second Ctrl-C means: leave."""
@@ -46,6 +49,10 @@ class Session:
 
     Attributes:
         label: The model, as the status line names it.
+        how_to: Lines that say how to answer what a turn waits for.
+        left: How the conversation was left when the session began.
+        waiting: What its last turn waited for then.
+        alone: Whether nobody is there to be asked.
     """
 
     client: Client
@@ -54,11 +61,22 @@ class Session:
     label: str
     screen: Screen
     interrupts: Interrupts
+    how_to: Callable[[Sequence[Request]], Iterable[str]]
+    left: Left
+    waiting: Sequence[Request]
+    alone: bool
     verbose: int = 0
 
     async def exchange(self, prompt: str) -> int:
         """Ask one question and show what happens. Returns its exit code; whatever happens is said."""
-        work = asyncio.create_task(self._ask(prompt))
+        return await self._watched(self._ask(prompt))
+
+    async def resume(self, given: Given) -> int:
+        """Go on with a turn that waits for a person or was interrupted, and show what happens, as `exchange` does."""
+        return await self._watched(self._resume(given))
+
+    async def _watched(self, turn: Coroutine[Any, Any, RunResult]) -> int:
+        work = asyncio.create_task(turn)
 
         pressed = False
 
@@ -81,6 +99,9 @@ class Session:
                 raise
             self.screen.notes.line("Interrupted. What was said is kept.", style="yellow")
             return exits.INTERRUPTED
+        if result.status == "pending":
+            for line in self.how_to(result.pending):
+                self.screen.notes.line(line, style="yellow")
         if result.status == "incomplete":
             self.screen.notes.line(f"Stopped before the end: {result.limit} was reached.", style="yellow")
         self.screen.notes.line(self._status(result), style="dim")
@@ -92,13 +113,30 @@ class Session:
         async for line in lines:
             if line.strip():
                 code = await self.exchange(line)
-            if self.interrupts.leaving:
-                break
+            if self.interrupts.leaving or (code == exits.PENDING and self.alone):
+                break  # the next line would count what waits as not answered
         return exits.INTERRUPTED if self.interrupts.leaving else code
 
     async def _ask(self, prompt: str) -> RunResult:
+        return await self._shown(self.client.stream(prompt, self.tools, id=self.conversation, keep_interrupted=True))
+
+    async def _resume(self, given: Given) -> RunResult:
+        if given.how is None:
+            return await self._continued(None)
+        waiting = self.waiting
+        if not waiting:  # it was interrupted, and nobody was asked yet
+            asked = await self._continued(None)
+            if asked.status != "pending":
+                return asked
+            waiting = asked.pending
+        return await self._continued(given.answers(waiting))
+
+    async def _continued(self, answers: Sequence[Answer] | None) -> RunResult:
+        events = self.client.stream_resume(self.conversation, self.tools, answers=answers, keep_interrupted=True)
+        return await self._shown(events)
+
+    async def _shown(self, events: RunStream) -> RunResult:
         self.screen.begin()
-        events = self.client.stream(prompt, self.tools, id=self.conversation, keep_interrupted=True)
         async with events:
             async for event in events:
                 self.screen.show(event)

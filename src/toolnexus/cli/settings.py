@@ -23,7 +23,10 @@ class Settings:
         model: None: look for one.
         latest: Continue the conversation that was saved last.
         conversation: Continue this one, or begin it. None: begin one with an id of its own.
-        store: Whether the conversation is kept.
+        keep: Whether the conversation is kept.
+        store: The URL of the store to keep it in. None: the file in the user's data directory.
+        yes: Whatever needs approval has it.
+        approve: Patterns of the names of tools that have it.
         verbose: How much more is told: 1 or 2.
     """
 
@@ -33,7 +36,10 @@ class Settings:
     system: str = ""
     latest: bool = False
     conversation: str | None = None
-    store: bool = True
+    keep: bool = True
+    store: str | None = None
+    yes: bool = False
+    approve: tuple[str, ...] = ()
     verbose: int = 0
 
 
@@ -46,23 +52,39 @@ def read(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
         system=flags.get("system") or "",
         latest=bool(flags.get("latest")),
         conversation=flags.get("conversation"),
-        store=not flags.get("no_store"),
+        keep=not flags.get("no_store"),
+        store=store_url(flags, environ),
+        yes=bool(flags.get("yes")),
+        approve=tuple(flags.get("approve") or ()),
         verbose=flags.get("verbose") or 0,
     )
 
 
+def store_url(flags: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
+    """The store that was named. None: none was."""
+    return flags.get("store") or environ.get("TOOLNEXUS_STORE") or None
+
+
 def database(environ: Mapping[str, str]) -> Path:
-    """The file that conversations are kept in.
+    """The file that conversations are kept in when no store was named.
 
     Raises:
         ConfigurationError: There is no home directory for it.
     """
-    home = environ.get("TOOLNEXUS_HOME")
+    return home(environ) / "conversations.db"
+
+
+def home(environ: Mapping[str, str]) -> Path:
+    """The folder for everything that is kept for the person.
+
+    Raises:
+        ConfigurationError: There is no home directory for it.
+    """
+    named = environ.get("TOOLNEXUS_HOME")
     try:
-        folder = Path(home).expanduser() if home else Path(platformdirs.user_data_dir("toolnexus", appauthor=False))
+        return Path(named).expanduser() if named else Path(platformdirs.user_data_dir("toolnexus", appauthor=False))
     except RuntimeError as error:
         raise ConfigurationError(
             "The home directory is not known, so there is no place for conversations. "
             "Set TOOLNEXUS_HOME to a full path, or ask with --no-store."
         ) from error
-    return folder / "conversations.db"

@@ -4,58 +4,95 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from toolnexus import (
-    InMemoryConversationStore,
-    NoModelConfigured,
-    SQLiteStore,
-    __version__,
-    create_client,
-    create_in_process_client,
-)
+from toolnexus import ConfigurationError, NoModelConfigured, __version__, create_client, create_in_process_client
 from toolnexus.cli import demo, discover, exits
+from toolnexus.cli.approvals import Approvals
+from toolnexus.cli.grants import Grants
+from toolnexus.cli.latest import latest, note
 from toolnexus.cli.names import new_id
-from toolnexus.cli.render import Screen
+from toolnexus.cli.pending import Given, history, how_to, left, waiting
+from toolnexus.cli.render import Notes, Screen
 from toolnexus.cli.session import Interrupts, Session
-from toolnexus.cli.settings import Settings, database
+from toolnexus.cli.settings import home
+from toolnexus.cli.stores import opened, read, unfolded, unknown
 
 if TYPE_CHECKING:
     from toolnexus import Client, Message
-    from toolnexus.cli.render import Notes
+    from toolnexus.cli.settings import Settings
+    from toolnexus.stores.logstore import LogStore
 
 _DEMO_RETRIES = 2
 
 
 async def ask(settings: Settings, question: str) -> int:
     """Answer one question. Returns the exit code."""
-    async with _session(settings) as session:
+    async with _session(settings, ask=_somebody()) as session:
         if session.tools is demo.TOOLS:
             session.screen.notes.line(f"The model is {session.label}.", style="dim")
+        if (code := await _go_on(session)) != exits.DONE:
+            return code
         return await session.exchange(question)
 
 
 async def chat(settings: Settings) -> int:
     """Talk until the person leaves. Returns the exit code."""
-    async with _session(settings) as session:
+    async with _session(settings, ask=_somebody()) as session:
         notes, interrupts = session.screen.notes, session.interrupts
         notes.line(f"toolnexus {__version__} · {session.label} · {session.conversation}", style="bold")
         if not at_terminal():
+            await _go_on(session)
             return await session.converse(_piped())
         notes.line("Ctrl-C stops an answer, Ctrl-D leaves.", style="dim")
+        await _go_on(session)
         from toolnexus.cli.keyboard import typed
 
         code = await session.converse(typed(notes, interrupts))
         return code if interrupts.leaving else exits.DONE
 
 
+async def resume(settings: Settings, given: Given) -> int:
+    """Go on with a turn that waits for a person, or was interrupted. Returns the exit code."""
+    assert settings.conversation is not None, "a conversation is named"
+    async with opened(settings.store) as store:
+        if await unfolded(store, settings.conversation) is None:
+            return await unknown(store, [settings.conversation], Notes())
+    # Who answers by a flag is not asked anything else.
+    async with _session(settings, ask=_somebody() and given.how is None) as session:
+        return await session.resume(given)
+
+
+async def _go_on(session: Session) -> int:
+    """Let the turn that a conversation was left with come to its end, if somebody is there to be asked about it."""
+    if not session.left:
+        return exits.DONE
+    told = {
+        "waiting": "The last turn waits for an answer.",
+        "cut off": "The last turn was cut off while a tool ran. Nobody knows what it did.",
+    }
+    session.screen.notes.line(told[session.left], style="yellow")
+    if session.alone:
+        again = f"toolnexus resume {shlex.quote(session.conversation)}"
+        session.screen.notes.line(f"Going on without it; `{again}` would have asked.", style="dim")
+        return exits.DONE
+    return await session.resume(Given())
+
+
 def at_terminal() -> bool:
     """Whether a person sits there."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _somebody() -> bool:
+    """Whether somebody can be asked, wherever the answer goes."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +105,51 @@ class _Line:
 
 
 @asynccontextmanager
-async def _session(settings: Settings) -> AsyncGenerator[Session]:
+async def _session(settings: Settings, *, ask: bool) -> AsyncGenerator[Session]:
+    """A session on the conversation that the settings name.
+
+    Args:
+        ask: Whether somebody is there to be asked.
+    """
     screen = Screen(reasoning=settings.verbose > 0)
-    store = SQLiteStore(database(os.environ)) if settings.store else InMemoryConversationStore()
     try:
-        conversation = await _conversation(settings, store, screen.notes)
-        settings = await _with_model(settings, await store.get(conversation) or [], screen.notes)
-        line = _line(settings, store)
-        screen.tools = bool(line.tools)
-        async with line.client:
-            yield Session(
-                client=line.client,
-                tools=line.tools,
-                conversation=conversation,
-                label=line.label,
-                screen=screen,
-                interrupts=Interrupts(),
-                verbose=settings.verbose,
-            )
+        async with opened(settings.store if settings.keep else "memory://") as store:
+            conversation = await _conversation(settings, store, screen.notes)
+            found = await read(store, conversation)
+            settings = await _with_model(settings, history(found[0]) if found else (), screen.notes)
+            line = _line(settings, store, _approvals(settings, screen.notes, ask=ask))
+            screen.tools = bool(line.tools)
+            if settings.keep:
+                note(settings.store, conversation)
+            async with line.client:
+                yield Session(
+                    client=line.client,
+                    tools=line.tools,
+                    conversation=conversation,
+                    label=line.label,
+                    screen=screen,
+                    interrupts=Interrupts(),
+                    how_to=partial(how_to, conversation, settings=settings, environ=os.environ),
+                    left=left(*found) if found else "",
+                    waiting=waiting(found[0]) if found else (),
+                    alone=not ask,
+                    verbose=settings.verbose,
+                )
     finally:
         screen.close()
-        if isinstance(store, SQLiteStore):
-            await store.aclose()
+
+
+def _approvals(settings: Settings, notes: Notes, *, ask: bool) -> Approvals:
+    person = None
+    if ask:
+        from toolnexus.cli.keyboard import Terminal
+
+        person = Terminal(notes)
+    try:
+        file = home(os.environ) / "approvals.json"
+    except ConfigurationError:
+        file = None
+    return Approvals(Grants(file, everything=settings.yes, patterns=settings.approve), notes, person)
 
 
 async def _with_model(settings: Settings, history: Sequence[Message], notes: Notes) -> Settings:
@@ -112,7 +172,7 @@ async def _with_model(settings: Settings, history: Sequence[Message], notes: Not
     return replace(settings, model="demo")
 
 
-def _line(settings: Settings, store: SQLiteStore | InMemoryConversationStore) -> _Line:
+def _line(settings: Settings, store: LogStore, approvals: Approvals) -> _Line:
     model = settings.model
     if model in demo.NAMES and not settings.base_url:
         client = create_in_process_client(
@@ -121,21 +181,29 @@ def _line(settings: Settings, store: SQLiteStore | InMemoryConversationStore) ->
             retries=_DEMO_RETRIES,
             store=store,
             system_prompt=settings.system,
+            require_approval=approvals.needed,
+            wait_for=approvals.answer,
         )
         return _Line(client, demo.TOOLS, f"{model} (scripted, no AI)")
     client = create_client(
-        model, base_url=settings.base_url, style=settings.style, store=store, system_prompt=settings.system
+        model,
+        base_url=settings.base_url,
+        style=settings.style,
+        store=store,
+        system_prompt=settings.system,
+        require_approval=approvals.needed,
+        wait_for=approvals.answer,
     )
     return _Line(client, None, model or client.model)
 
 
-async def _conversation(settings: Settings, store: SQLiteStore | InMemoryConversationStore, notes: Notes) -> str:
+async def _conversation(settings: Settings, store: LogStore, notes: Notes) -> str:
     """The id of the conversation that goes on, or of a new one."""
     if settings.conversation is not None:
         return settings.conversation
-    if settings.latest and isinstance(store, SQLiteStore):
-        if latest := await store.list(limit=1):
-            return latest[0].id
+    if settings.latest:
+        if (found := await latest(store, settings.store)) is not None:
+            return found
         notes.line("There is no conversation to continue yet, so this is the first.", style="dim")
     while await store.get(name := new_id()) is not None:
         pass  # somebody has that name already

@@ -1,0 +1,1 @@
+"""`toolnexus memory`: what is remembered, looked at and looked after."""
