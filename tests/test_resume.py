@@ -15,6 +15,7 @@ from scripts import read, scripted, told
 from toolnexus import (
     Client,
     ConfigurationError,
+    Deny,
     Finished,
     Hooks,
     InvalidConversationId,
@@ -25,6 +26,7 @@ from toolnexus import (
     StoreError,
     Suspended,
     TextDelta,
+    Tool,
     ToolContext,
     ToolFinished,
     ToolOverride,
@@ -584,6 +586,15 @@ async def test_hooks_see_the_call_before_a_person_decides_whether_it_is_repeated
     assert shop.paid == [5, 4]
 
 
+async def test_a_hook_that_denies_a_call_now_does_not_say_what_happened_then(world: World) -> None:
+    shop = Shop()
+    await interrupted(world, shop)
+    client, model = world.process(DONE, hooks=Hooks(before_tool=lambda _: Deny(reason="never")))
+    async with client:
+        assert (await client.resume("c", shop.tools)).status == "done"
+    assert told(model.requests[0]) == ["seen", INTERRUPTED]
+
+
 async def test_the_key_of_a_call_is_the_same_before_and_after_approval(world: World) -> None:
     keys: list[str] = []
 
@@ -717,6 +728,49 @@ async def test_a_history_of_somebody_else_is_asked_about() -> None:
     assert shop.paid == []
 
 
+async def test_arguments_that_could_not_be_read_are_not_run_later() -> None:
+    client, model = scripted(DONE)
+    shop = Shop()
+    entry = {"id": "x", "type": "function", "function": {"name": "anything", "arguments": '{"amount": 3'}}
+    history = [{"role": "user", "content": "go"}, {"role": "assistant", "tool_calls": [entry]}]
+    anything = Tool(name="anything", execute=lambda arguments, _: shop.paid.append(1))
+    await client.resume_run(history, None, [anything])
+    assert told(model.requests[0]) == [INTERRUPTED]
+    assert shop.paid == []
+
+
+@pytest.mark.parametrize(
+    ("change", "results"),
+    [
+        ({"expiresAt": "some day"}, ["declined: the request expired"]),
+        ({"expiresAt": "2030-01-31T12:00:00"}, ["declined: the request expired"]),
+        ({"data": None}, ["paid 5"]),
+        ({"data": {"arguments": "all"}}, ["paid 5"]),
+    ],
+)
+async def test_a_placeholder_that_was_tampered_with_does_no_harm(change: Any, results: Any) -> None:
+    client, model = scripted(asks(PAY), DONE, require_approval=["pay"])
+    shop = Shop()
+    first = await client.run("go", shop.tools)
+    history = first.messages
+    history[-1]["request"] |= change  # type: ignore[typeddict-item]
+    await client.resume_run(history, [ok(first.pending[0])], shop.tools)
+    assert told(model.requests[1]) == results
+
+
+@pytest.mark.parametrize("request_", [None, 7, {}, {"id": 1, "kind": "q", "prompt": "?"}])
+async def test_what_is_no_request_is_a_result_like_any_other(request_: Any) -> None:
+    client, model = scripted(DONE)
+    entry = {"id": "x", "type": "function", "function": {"name": "pay", "arguments": "{}"}}
+    history = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "tool_calls": [entry]},
+        {"role": "tool", "tool_call_id": "x", "content": WAITING, "request": request_},
+    ]
+    assert (await client.resume_run(history)).status == "done"
+    assert told(model.requests[0]) == [WAITING]
+
+
 @pytest.mark.parametrize("own", [True, False])
 async def test_a_conversation_object_resumes(own: bool) -> None:
     client, model = scripted(asks(TEA), DONE)
@@ -794,6 +848,8 @@ async def test_a_process_killed_after_the_payment_was_recorded_does_not_make_it_
     client, model = scripted(DONE, store=backend.next_process())
     result = await client.resume("c", shop.tools)
     assert (result.status, shop.paid, told(model.requests[0])) == ("done", [5], ["paid 5"])
+    [turn] = await client.conversation_store.turns("c")  # type: ignore[attr-defined]
+    assert [step.get("finish_reason") for step in turn.outcome["steps"]] == [None, "stop"]
 
 
 async def test_a_process_killed_while_it_pays_leaves_a_question() -> None:
@@ -930,6 +986,67 @@ async def test_a_history_that_was_brought_from_elsewhere_goes_on(logged: World) 
     assert told(model.requests[0]) == ["tea: green"]
     assert await logged.history() == result.messages
     assert len(result.messages) == 6
+
+
+async def test_a_history_that_was_brought_from_elsewhere_is_not_forgotten_when_it_fails(logged: World) -> None:
+    shop = Shop()
+    client, _ = scripted(asks(PAY), store=Plain({}), require_approval=["pay"])
+    first = await client.ask("go", shop.tools, id="c")
+    store = logged.open()
+    await store.save("c", first.messages)
+    await store.aclose()
+    client, _ = logged.process(BROKEN)
+    async with client:
+        with pytest.raises(ProviderError):
+            await client.resume("c", shop.tools, answers=[no(first.pending[0])])
+    assert [m.get("content") for m in await logged.history()] == ["go", None, "denied"]
+
+
+class Heads(MemoryBackend):
+    """A backend that notes what a list shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads: list[Any] = []
+
+    async def append(self, grant: Any, records: Any, *, expect: int, head: Any = None, release: bool = False) -> int:
+        if head is not None:
+            self.heads.append(head)
+        return await super().append(grant, records, expect=expect, head=head, release=release)
+
+
+async def test_a_turn_that_goes_on_adds_to_the_search_what_is_new() -> None:
+    backend = Heads()
+    client, _ = scripted(openai_reply("Hm.", calls=[TEA]), DONE, store=LogStore(backend))
+    first = await client.ask("go", Shop().tools, id="c")
+    await client.resume("c", Shop().tools, answers=[ok(first.pending[0], data="green")])
+    assert [(head.text, head.status) for head in backend.heads] == [
+        (f"go\nHm.\n{WAITING}", "suspended"),
+        ("tea: green\nDone.", "done"),
+    ]
+
+    await LogStore(backend).save("d", first.messages)
+    client, _ = scripted(DONE, store=LogStore(backend))
+    await client.resume("d", Shop().tools, answers=[ok(first.pending[0], data="black")])
+    assert (backend.heads[-1].text, backend.heads[-1].anew) == ("go\nHm.\ntea: black\nDone.", True)
+
+
+async def test_a_hook_that_fails_with_a_run_of_its_own_does_not_spoil_the_record(logged: World) -> None:
+    shop = Shop()
+    inner, _ = scripted(asks(call("look")), BROKEN)
+
+    async def before_llm(event: Any) -> None:
+        if event.step:
+            await inner.run("check", shop.tools)
+
+    client, _ = logged.process(DONE, asks(PAY), hooks=Hooks(before_llm=before_llm))
+    async with client:
+        await client.ask("hi", id="c")
+        with pytest.raises(ProviderError):
+            await client.ask("go", shop.tools, id="c")
+        [_, turn] = await client.conversation_store.turns("c")  # type: ignore[attr-defined]
+    assert (turn.status, turn.outcome["error"]["kind"]) == ("failed", "bad_request")
+    assert len(await logged.history()) == 5
 
 
 async def test_a_fork_goes_on_by_itself(logged: World) -> None:

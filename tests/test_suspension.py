@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -31,9 +32,12 @@ from toolnexus import (
     suspend,
     tool,
 )
+from toolnexus._batch import Place, ToolBatch
 from toolnexus.messages import WAITING
+from toolnexus.suspension import Asking
 from toolnexus.testing import call, openai_reply
 from toolnexus.testing.replies import openai_stream
+from toolnexus.tools import ToolCall
 
 DONE = openai_reply("Done.")
 
@@ -368,6 +372,51 @@ async def test_cancelling_the_run_forgets_who_is_being_asked() -> None:
     assert forgotten.is_set()
 
 
+async def test_nothing_goes_on_once_an_outcome_could_not_be_recorded() -> None:
+    answered, recorded = asyncio.Event(), asyncio.Event()
+    desk = Desk()
+
+    class Broken:
+        def starting(self, call: Any, tool: Any) -> None: ...
+
+        async def acting(self, call: Any, tool: Any) -> None: ...
+
+        async def result(self, message: Any, *, ran: bool) -> None:
+            if "request" not in message:
+                recorded.set()
+                raise OSError("disk full")
+
+    async def wait_for(request: Request) -> Answer:
+        await recorded.wait()
+        answered.set()
+        return ok(request)
+
+    place = Place(
+        turn_id="t",
+        conversation_id=None,
+        step=0,
+        deadline=None,
+        hooks=(),
+        asking=Asking(approval=None, wait_for=wait_for, now=time.time),
+        max_output=1000,
+        concurrency=8,
+    )
+    calls = [
+        ToolCall(id="a", name="question", arguments='{"about": "tea"}'),
+        ToolCall(id="b", name="look", arguments=""),
+    ]
+    toolkit = await create_toolkit(desk.tools)
+    batch = ToolBatch(calls, {each.name: each for each in toolkit.tools()}, place, Broken())
+    await answered.wait()
+    for _ in range(3):
+        await asyncio.sleep(0)  # for what would go on now
+    with pytest.raises(OSError, match="disk full"):
+        async for _ in batch:
+            pass
+    await batch.aclose()
+    assert desk.called == [("tea", None)]
+
+
 @pytest.mark.parametrize("seconds", [-5, 0.05])
 async def test_a_request_that_expires_is_declined(seconds: float) -> None:
     @tool
@@ -500,6 +549,16 @@ async def test_a_call_that_a_hook_denies_or_answers_is_no_question_for_a_person(
 
     assert told(model.requests[1]) == ["denied: never", "dry run"]
     assert (asked, desk.paid) == ([], [])
+
+
+async def test_arguments_that_a_hook_made_of_something_else_than_json_deny_the_call() -> None:
+    desk = Desk()
+    hooks = Hooks(before_tool=lambda _: ToolOverride(arguments={"amount": {5}}))
+    client, model = scripted(asks(call("pay", amount=5)), DONE, hooks=hooks)
+    await client.run("go", desk.tools)
+
+    assert "denied" in told(model.requests[1])[0]
+    assert desk.paid == []
 
 
 async def test_arguments_that_do_not_fit_are_no_question_for_a_person() -> None:

@@ -313,7 +313,7 @@ class ToolBatch:
         self._events.append(
             Suspended(id=self._calls[position].id, name=self._calls[position].name, request=waiting.request)
         )
-        if self._place.asking.wait_for is not None and not self._closing:
+        if self._place.asking.wait_for is not None:
             task = self._loop.create_task(self._ask(position, waiting, self._place.asking.wait_for))
             self._asking.add(task)
 

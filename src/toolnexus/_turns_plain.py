@@ -75,7 +75,6 @@ class PlainKeeper:
 
     async def reply(self, reply: Reply, acting: list[ToolCall]) -> None:
         self._added.append(reply.message)
-        self._waiting.clear()
 
     def starting(self, call: ToolCall, tool: Tool) -> None:
         self._acted = self._acted or not tool.read_only

@@ -41,7 +41,7 @@ class AfterLLM:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeforeTool:
-    """A call is about to run. `arguments` is a copy."""
+    """A call is about to run, or to wait for approval: then it is not asked about again. `arguments` is a copy."""
 
     tool: Tool
     arguments: dict[str, Any]
@@ -50,7 +50,7 @@ class BeforeTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOverride:
-    """Run the call with other arguments (checked again), or answer in the tool's place (a cache, a dry run)."""
+    """Run the call with other arguments (JSON data, checked again), or answer in its place (a cache, a dry run)."""
 
     arguments: Mapping[str, Any] | None = None
     result: ToolResult | None = None

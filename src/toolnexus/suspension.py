@@ -168,12 +168,13 @@ def placeholder(call_id: str, waiting: Waiting, called_with: JSONObject | str) -
 def kept(message: ToolMessage, called_with: JSONObject) -> Waiting | None:
     """What a placeholder says. None: the message is none."""
     given = message.get("request")
-    if not isinstance(given, Mapping) or not {"id", "kind", "prompt"} <= given.keys():
+    if not isinstance(given, Mapping):
         return None
     request = cast("Request", given)
-    if is_policy(request):
-        return Waiting(request=request, arguments=request.get("data", {})["arguments"])
-    return Waiting(request=request, arguments=message.get("arguments", called_with))
+    if not all(isinstance(request.get(name), str) for name in ("id", "kind", "prompt")):
+        return None
+    chosen = _arguments_in(request) if is_policy(request) else message.get("arguments")
+    return Waiting(request=request, arguments=called_with if chosen is None else chosen)
 
 
 def answered(waiting: Waiting, answer: Answer | None, *, now: float) -> Granted | ToolResult | None:
@@ -187,9 +188,15 @@ def answered(waiting: Waiting, answer: Answer | None, *, now: float) -> Granted 
         return _declined(request, answer.get("reason", ""))
     if not is_policy(request):
         return Granted(arguments=waiting.arguments, answer=answer)
-    given = answer.get("data")
-    arguments = cast("Mapping[str, Any]", given).get("arguments") if isinstance(given, Mapping) else None
-    return Granted(arguments=waiting.arguments if arguments is None else dict(arguments), answer=None)
+    chosen = _arguments_in(answer)
+    return Granted(arguments=waiting.arguments if chosen is None else chosen, answer=None)
+
+
+def _arguments_in(said: Request | Answer) -> JSONObject | None:
+    """The arguments that a request shows, or an answer puts in their place. None: there are none."""
+    data = said.get("data")
+    arguments = cast("dict[str, Any]", data).get("arguments") if isinstance(data, dict) else None
+    return cast("JSONObject", arguments) if isinstance(arguments, dict) else None
 
 
 def _declined(request: Request, reason: str) -> ToolResult:
@@ -241,7 +248,12 @@ def read_answer(given: object, where: str) -> Answer:
 def seconds_left(request: Request, *, now: float) -> float | None:
     """How long the request can still be answered. None: for ever, as far as anybody said."""
     expires = request.get("expiresAt")
-    return None if expires is None else datetime.fromisoformat(_point_in_time(expires)).timestamp() - now
+    if expires is None:
+        return None
+    try:
+        return datetime.fromisoformat(_point_in_time(expires)).timestamp() - now
+    except ConfigurationError:  # somebody else wrote it, and in doubt it is too late
+        return 0.0
 
 
 # Whoever resumes a turn has its transcript, and on a store of two methods nothing else: so the id of a request says
