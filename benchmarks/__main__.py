@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from benchmarks import install, processes, report, server, wire
+from benchmarks import install, memory, processes, report, server, wire
 from benchmarks.contenders import floor, handwritten, ours
 from benchmarks.measure import Samples, cpu_per_delta, cpu_per_run, ratio, throughput
-from benchmarks.report import Row
+from benchmarks.report import Row, judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from benchmarks.report import Verdict
 
 _MS, _US, _MB = 1e3, 1e6, 1e-6
 
@@ -40,10 +38,6 @@ FULL = Effort(rounds=21, runs=200, reads=30, loads=9, starts=21)
 QUICK = Effort(rounds=5, runs=100, reads=10, loads=3, starts=15)
 
 
-def _judge(met: bool) -> Verdict:
-    return "ok" if met else "MISSED"
-
-
 def _compared(
     what: str, samples: Samples, of: str, to: str, *, scale: float, unit: str, most: float | None = None
 ) -> Row:
@@ -55,7 +49,7 @@ def _compared(
         beside=f"{statistics.median(samples[to]) * scale:.3f} {unit} {to}",
         ratio=f"{found.median:.2f} ({found.low:.2f}-{found.high:.2f})",
         target="" if most is None else f"<= {most} x",
-        verdict="" if most is None else _judge(found.median <= most),
+        verdict="" if most is None else judged(found.median <= most),
         samples={of: samples[of], to: samples[to]},
     )
 
@@ -118,7 +112,7 @@ async def _load(origin: str, effort: Effort, *, conversations: int, runs: int, l
         beside=f"{statistics.median(samples['hand-written']):.0f} runs/s hand-written",
         ratio=f"{found.median:.2f} ({found.low:.2f}-{found.high:.2f})",
         target=f">= {least} x, no errors",
-        verdict=_judge(found.median >= least and not any(errors.values())),
+        verdict=judged(found.median >= least and not any(errors.values())),
         samples=samples | {"errors": errors},
     )
 
@@ -138,7 +132,7 @@ def _imports(effort: Effort) -> Iterator[Row]:
         ours=f"{over['toolnexus'] * _MS:.1f} ms",
         beside=f"{bare * _MS:.1f} ms bare interpreter, left out",
         target="<= 15 ms",
-        verdict=_judge(over["toolnexus"] <= 0.015),
+        verdict=judged(over["toolnexus"] <= 0.015),
         samples=samples,
     )
     share = over["create_client"] / over["asyncio"]
@@ -148,7 +142,7 @@ def _imports(effort: Effort) -> Iterator[Row]:
         beside=f"{over['asyncio'] * _MS:.1f} ms import asyncio",
         ratio=f"{share:.2f}",
         target="<= 2 x",
-        verdict=_judge(share <= 2.0),
+        verdict=judged(share <= 2.0),
     )
 
 
@@ -162,7 +156,7 @@ def _memory(origin: str) -> Row:
         beside=f"{statistics.median(libraries) * _MB:.1f} MB the libraries imported",
         ratio=f"{share:.2f}",
         target="<= 1.3 x",
-        verdict=_judge(share <= 1.3),
+        verdict=judged(share <= 1.3),
         samples={"libraries": libraries, "toolnexus": scenario},
     )
 
@@ -177,7 +171,7 @@ def _install() -> Row:
         what=what,
         ours=f"{found.packages} packages, {found.size * _MB:.1f} MB",
         target=target,
-        verdict=_judge(found.packages <= 21 and found.size <= 28_000_000),
+        verdict=judged(found.packages <= 21 and found.size <= 28_000_000),
         samples={"packages": found.packages, "bytes": found.size},
     )
 
@@ -194,7 +188,13 @@ def _measure(effort: Effort) -> Iterator[Row]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["memory"]:
+        memory.main(arguments[1:])
+        return
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, epilog="`python -m benchmarks memory`: remembered turns."
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a first impression")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write every sample to FILE")
     options = parser.parse_args(arguments)

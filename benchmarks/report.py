@@ -37,6 +37,11 @@ class Row:
     samples: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
+def judged(met: bool) -> Verdict:
+    """The verdict on a target."""
+    return "ok" if met else "MISSED"
+
+
 _COLUMNS = ("what", "ours", "beside", "ratio", "target", "verdict")
 _HEADINGS = ("", "toolnexus", "beside", "ratio (quartiles)", "target", "")
 
