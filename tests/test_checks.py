@@ -1,4 +1,4 @@
-"""Numbers that cannot be meant are refused where they are given."""
+"""What cannot be meant is refused where it is given."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from toolnexus import ConfigurationError, Limits, create_client
+from toolnexus import (
+    ConfigurationError,
+    InMemoryConversationStore,
+    Limits,
+    create_client,
+    create_in_process_client,
+)
 
 WHOLE = ["max_steps", "max_output", "concurrency", "retries"]
 NUMBERS = [-1, math.nan, math.inf, pytest.param(10**400, id="huge"), "5", True]
@@ -41,3 +47,18 @@ def test_none_is_no_bound_where_the_documentation_says_so(name: str) -> None:
 def test_limits_are_checked_when_they_are_made(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} is "):
         Limits(**{name: value})
+
+
+async def test_an_option_that_the_verb_does_not_take_is_refused_by_name() -> None:
+    client = create_in_process_client(generate=lambda _: {"content": "hi"})
+    with pytest.raises(TypeError, match=r"no option 'id' here. Only `ask` and `stream` remember"):
+        await client.run("hi", id="u1")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"no option 'temprature' here. There are busy"):
+        await client.ask("hi", temprature=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="no option 'busy' here"):
+        await client.run("hi", busy="raise")  # type: ignore[call-arg]
+
+
+def test_a_store_that_is_a_class_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="the class InMemoryConversationStore"):
+        create_in_process_client(generate=lambda _: {"content": "hi"}, store=InMemoryConversationStore)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from strategies import json_values
 
 from toolnexus import _json
@@ -105,3 +106,19 @@ def test_deep_nesting_is_written_or_refused_but_never_a_crash() -> None:
 def test_what_is_not_strict_json_is_refused(text: str | bytes) -> None:
     with pytest.raises(ValueError):
         _json.loads(text)
+
+
+@given(st.lists(json_values, max_size=5))
+def test_many_texts_are_read_as_each_of_them_is(values: list[object]) -> None:
+    texts = [_json.dumps(value) for value in [*values, 2**64, *range(100), *values]] + [rb'"half \ud83d"', b'"\\u0039"']
+
+    assert list(map(repr, _json.loads_all(texts))) == [repr(_json.loads(text)) for text in texts]
+
+
+@pytest.mark.parametrize("refused", [b"", b"NaN", b"[1", b"1,2", b"1]", b"1 2"])
+def test_of_many_texts_those_before_a_refused_one_are_read(refused: bytes) -> None:
+    read: list[object] = []
+    with pytest.raises(ValueError, match=r"."):
+        read.extend(_json.loads_all([b"1"] * 70 + [refused, b"2]"]))
+    # `extend` keeps what came before the error.
+    assert read == [1] * 70

@@ -314,6 +314,17 @@ async def test_a_key_is_gone_when_its_turn_is_undone() -> None:
     model.assert_finished()
 
 
+async def test_a_key_outlives_a_host_that_reads_the_history_and_adds_to_it() -> None:
+    store = InMemoryConversationStore()
+    client, model = scripted(openai_reply(calls=[call("rich", n=1)]), DONE, store=store)
+    await client.ask("go", [rich], id="c", key="k")
+    note: Any = {"role": "user", "content": "thanks"}
+    await store.save("c", [*(await store.get("c") or ()), note])
+    again = await client.ask("go", [rich], id="c", key="k")
+    assert (again.text, again.replayed) == ("Done.", True)
+    model.assert_finished()
+
+
 async def test_a_key_sees_what_another_process_recorded() -> None:
     backend, till = MemoryBackend(), Till()
     here, _ = scripted(PAY, BROKEN, store=LogStore(backend))

@@ -37,6 +37,7 @@ from toolnexus import (
 )
 from toolnexus.errors import AlreadyAnswered, NoSuchConversation
 from toolnexus.messages import INTERRUPTED, NOT_ANSWERED, WAITING
+from toolnexus.stores import records
 from toolnexus.stores.file import FileStore
 from toolnexus.stores.logstore import LogStore
 from toolnexus.stores.memory import MemoryBackend
@@ -443,6 +444,33 @@ async def test_a_new_ask_goes_on_without_the_answer(world: World) -> None:
     assert [m.get("is_error") for m in history[2:4]] == [True, True]
     assert "request" not in history[2]
     assert shop.paid == []
+
+
+async def test_a_new_ask_that_fails_leaves_the_question_open(world: World) -> None:
+    shop = Shop()
+    first = await suspended(world, PAY, shop=shop, require_approval=["pay"])
+    before = await world.history()
+    client, _ = world.process(BROKEN)
+    with pytest.raises(ProviderError):
+        await client.ask("never mind", shop.tools, id="c")
+    assert await world.history() == before
+    client, _ = world.process(DONE)
+    result = await client.resume("c", shop.tools, answers=[ok(first.pending[0])])
+    assert (result.status, result.turn_id, shop.paid) == ("done", first.turn_id, [5])
+    assert await world.history() == result.messages
+
+
+async def test_a_turn_keeps_its_key_when_it_goes_on_after_an_edit(logged: World) -> None:
+    shop = Shop()
+    client, _ = logged.process(asks(PAY, usage=Usage(prompt=3, completion=1, total=4)), require_approval=["pay"])
+    first = await client.ask("go", shop.tools, id="c", key="k")
+    store = logged.open()
+    await store.save("c", first.messages)
+    client, _ = logged.process(DONE)
+    await client.resume("c", shop.tools, answers=[ok(first.pending[0])])
+    again = await client.ask("go", shop.tools, id="c", key="k")
+    assert (again.text, again.replayed, shop.paid) == ("Done.", True, [5])
+    await store.aclose()
 
 
 # Interruptions
@@ -1029,6 +1057,18 @@ async def test_a_turn_that_goes_on_adds_to_the_search_what_is_new() -> None:
     client, _ = scripted(DONE, store=LogStore(backend))
     await client.resume("d", Shop().tools, answers=[ok(first.pending[0], data="black")])
     assert (backend.heads[-1].text, backend.heads[-1].anew) == ("go\nHm.\ntea: black\nDone.", True)
+
+
+async def test_what_a_dead_process_left_can_be_searched_after_the_next_turn() -> None:
+    backend = MemoryBackend()
+    store = LogStore(backend, lease=0.0)
+    hold = await store.take(
+        "c", lambda *_: records.opened("t1", {"role": "user", "content": "teal"}, at=1.0, saw=0, kept=True), wait=0
+    )
+    hold.leave()
+    client, _ = scripted(DONE, store=LogStore(backend))
+    await client.ask("go", id="c")
+    assert [found.id for found in (await store.search("teal")).items] == ["c"]
 
 
 async def test_a_hook_that_fails_with_a_run_of_its_own_does_not_spoil_the_record(logged: World) -> None:

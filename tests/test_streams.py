@@ -161,14 +161,18 @@ async def test_wait_for_around_ask_ends_the_turn() -> None:
     assert store.calls == ["get:u1", "get:u1"]
 
 
-async def test_a_reader_that_stops_asking_ends_the_run() -> None:
+@pytest.mark.parametrize("id", [None, "u1"])
+async def test_a_reader_that_stops_asking_ends_the_run(id: str | None) -> None:
     endless = Endless()
     async with server(endless) as at, client_of(at.url, reader_timeout=0.2) as client:
-        events = client.stream("go")
+        events = client.stream("go", id=id)
         await anext(events)
         await endless.hung_up()
-        with pytest.raises(ReaderGone, match="Nobody read"):
+        with pytest.raises(ReaderGone, match="Nobody read") as caught:
             await anext(events)
+
+    assert caught.value.partial is not None
+    assert (caught.value.partial.status, caught.value.partial.text) == ("failed", "Wel")
 
 
 async def test_a_reader_that_waits_for_the_model_is_not_taken_for_one_that_left() -> None:

@@ -1,4 +1,4 @@
-"""The table of how turns end, on a store of two methods: both outcomes of every row."""
+"""The table of how turns end, on a store of two methods: both outcomes of every row; and what differs on a log."""
 
 from __future__ import annotations
 
@@ -9,8 +9,19 @@ import pytest
 from local import Seen, Status, delta, in_kind, said, server
 from test_memory import Noting, client_of
 
-from toolnexus import Event, ProviderError, RunTimeout, TextDelta, ToolnexusError, define_tool
+from toolnexus import (
+    Event,
+    InMemoryConversationStore,
+    ProviderError,
+    RunTimeout,
+    TextDelta,
+    ToolnexusError,
+    define_tool,
+)
 from toolnexus._stream import RunStream
+from toolnexus.errors import ConversationFenced
+from toolnexus.stores.logstore import LogStore
+from toolnexus.stores.memory import MemoryBackend
 
 UNKNOWN = "interrupted: outcome unknown"
 
@@ -289,6 +300,40 @@ async def test_keep_interrupted_keeps_a_prompt_that_got_no_word() -> None:
             await task
 
     assert store.kept["u1"] == [{"role": "user", "content": "talk", "interrupted": True}]
+
+
+async def test_keep_interrupted_marks_such_a_prompt_on_a_log_store_too() -> None:
+    store = InMemoryConversationStore()
+    asked, forever = asyncio.Event(), asyncio.Event()
+
+    async def answer(_: Seen) -> Any:
+        asked.set()
+        await forever.wait()
+
+    async with server(answer) as at, client_of(at.url, store=store) as client:
+        task = asyncio.create_task(client.ask("talk", id="u1", keep_interrupted=True))
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    assert await store.get("u1") == [{"role": "user", "content": "talk", "interrupted": True}]
+
+
+async def test_a_turn_that_is_taken_over_carries_what_it_had_come_to() -> None:
+    shop = Shop()
+    backend = MemoryBackend()
+    answer = first(CHARGE, ("hang", {}), then="never")
+    async with server(answer) as at, client_of(at.url, store=LogStore(backend, lease=0.03)) as client:
+        task = asyncio.create_task(client.ask("charge", shop.tools, id="u1"))
+        await shop.began.wait()
+        await LogStore(backend).delete("u1")
+        with pytest.raises(ConversationFenced) as caught:
+            await task
+
+    assert caught.value.partial is not None
+    assert (caught.value.partial.status, caught.value.partial.text) == ("failed", "Working.")
+    assert [call.output for call in caught.value.partial.tool_calls] == ["charged 3"]
 
 
 async def test_a_cancel_during_the_save_waits_for_the_save_and_goes_on() -> None:

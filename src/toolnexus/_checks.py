@@ -38,7 +38,8 @@ def check_id(conversation_id: object, *, optional: bool = True) -> None:
         return
     if not isinstance(conversation_id, str) or not 1 <= len(conversation_id) <= MAX_ID:
         shown = repr(conversation_id)
+        shown = shown if len(shown) <= 60 else f"{shown[:59]}…"
         raise InvalidConversationId(
-            f"id is {shown[:60]}; a conversation id is a str of 1 to {MAX_ID} characters."
+            f"id is {shown}; a conversation id is a str of 1 to {MAX_ID} characters."
             + (" Leave it out to remember nothing." if optional else "")
         )

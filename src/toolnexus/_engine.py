@@ -16,7 +16,7 @@ from toolnexus._loop import Run
 from toolnexus._stream import RunStream
 from toolnexus._turns_plain import PlainKeeper, PlainResumer
 from toolnexus.clock import Clock, SystemClock, within
-from toolnexus.errors import ConfigurationError
+from toolnexus.errors import ConfigurationError, ReaderGone
 from toolnexus.events import Event, Finished, RunResult, TextDelta
 from toolnexus.hooks import Hooks
 from toolnexus.messages import Message, Prompt, UserMessage, normalise, prompt_message, repair
@@ -103,6 +103,8 @@ class Engine:
                 if self._tell is not None:
                     await self._tell(event)
                 yield event
+        except ReaderGone as gone:
+            await events.athrow(gone)  # it ends the run, and carries what there is of it
         finally:
             await events.aclose()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Any, cast
 
@@ -13,6 +14,9 @@ from toolnexus._unicode import clean, clean_text
 _DIGITS = bytes(48 if 48 <= byte <= 57 else 32 for byte in range(256))
 _LONG_NUMBER = b"0" * 19
 """As many digits as the smallest integer that 64 bits cannot hold. orjson reads such a one as a float."""
+
+_TOGETHER = 64
+"""Texts that are searched for long numbers at once: few enough that one such number costs little."""
 
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
@@ -57,6 +61,25 @@ def loads(data: bytes | str) -> Any:
         except ValueError:  # an escaped lone surrogate, or no JSON at all
             pass
     return _strict.decode(data.decode("utf-8", "surrogatepass"))
+
+
+def loads_all(texts: Sequence[bytes]) -> Iterator[Any]:
+    """`loads` of each. Many small texts are searched for long numbers together, which is faster.
+
+    Raises:
+        ValueError: When it comes to a text that `loads` refuses.
+    """
+    for start in range(0, len(texts), _TOGETHER):
+        part = texts[start : start + _TOGETHER]
+        if _LONG_NUMBER not in b" ".join(part).translate(_DIGITS):
+            try:
+                values = list(map(orjson.loads, part))
+            except ValueError:  # as above
+                pass
+            else:
+                yield from values
+                continue
+        yield from map(loads, part)
 
 
 def _dumps_with_care(value: object, where: str) -> bytes:

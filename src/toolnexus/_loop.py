@@ -135,8 +135,7 @@ async def steps(
                 yield Finished(result=tally.result("incomplete", "max_tokens") if cut else tally.result("done"))
                 return
     except ToolnexusError as error:
-        if error.partial is None and tally.started:
-            error.partial = tally.result("failed")
+        tally.explain(error)
         raise
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolnexus.errors import ToolnexusError
 from toolnexus.events import CallRecord, Limit, RunResult, Status, Step, Usage
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ class Tally:
     def started(self) -> bool:
         """Whether the model has said anything yet, or a call ended."""
         return bool(self._replies or self._shown or self._reopened)
+
+    def explain(self, failure: BaseException) -> None:
+        """Let an error of ours carry the result so far, if there is anything and it carries none."""
+        if isinstance(failure, ToolnexusError) and failure.partial is None and self.started:
+            failure.partial = self.result("failed")
 
     def result(self, status: Status, limit: Limit | None = None, *, pending: tuple[Request, ...] = ()) -> RunResult:
         last = self._replies[-1][0] if self._replies else None

@@ -127,6 +127,7 @@ async def remembered(prepare: Prepare, keeper: Keeper, tell: Tell | None) -> Asy
                         yield event
             except BaseException as failure:
                 await events.aclose()
+                tally.explain(failure)
                 interrupted = isinstance(failure, _INTERRUPTIONS)
                 await keeper.fail(failure, interrupted=interrupted, said=tally.unfinished_text)
                 raise

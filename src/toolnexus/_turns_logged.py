@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal
 
 from toolnexus import _recorded, _reopened
 from toolnexus._turns import Start, reopened
-from toolnexus._turns_plain import interrupted_turn
 from toolnexus.clock import within
 from toolnexus.errors import AlreadyAnswered, KeyReused, NoSuchConversation, ToolnexusError, TurnInterrupted
+from toolnexus.messages import interrupted_turn
 from toolnexus.stores import records
 
 if TYPE_CHECKING:
@@ -215,8 +215,9 @@ class LogKeeper(_Keeper):
         return records.opened(run.turn_id, self._prompt, at=time.time(), saw=len(log.messages), key=self._key)
 
     def _started(self, log: Log, run: Run) -> Start:
-        self._start = self._searchable = len(log.messages)
-        return Start(transcript=[*log.messages, self._prompt], run=run)
+        self._start = len(log.messages)
+        self._searchable = None if _died(log) else self._start
+        return Start(transcript=[*log.continued, self._prompt], run=run)
 
     def _refuse_or_answer(self, log: Log, turn: Turn) -> None:
         """Leave if a turn of our key was there before, unless it left no trace or did nothing.
@@ -288,13 +289,15 @@ class LogResumer(_Keeper):
         self._start = turn.start
         if recorded is None or last is None:
             turn_id = turn.turn_id or run.turn_id
+            known = log.turn(turn_id)
             self._acted = True
             self._searchable = None
-            fields = _anew(log, turn, turn_id)
+            self._earlier = known.outcome if known is not None else {}
+            fields = _anew(log, turn, turn_id, key=known.key if known is not None else None)
         else:
             turn_id = last.id
             self._acted = last.count > 0 or recorded.acted
-            self._searchable = len(turn.messages) if last.count else turn.start
+            self._searchable = None if _died(log) else len(turn.messages) if last.count else turn.start
             self._earlier = last.outcome
             fields = records.opened(turn_id, None, at=last.started, saw=last.saw)
         self._goes_on = reopened(turn, opened, run, turn_id)
@@ -305,10 +308,15 @@ class LogResumer(_Keeper):
         return self._goes_on
 
 
-def _anew(log: Log, turn: Unfinished, turn_id: str) -> list[Fields]:
-    """What opens a turn that only the history knows, as after an import: it is taken out of there, and recorded."""
+def _died(log: Log) -> bool:
+    """Whether the owner of the last turn died, and could not see to it that what it kept can be searched."""
+    return bool(log.turns) and log.turns[-1].outcome.get("error") == records.OWNER_GONE
+
+
+def _anew(log: Log, turn: Unfinished, turn_id: str, *, key: str | None) -> list[Fields]:
+    """What opens a turn that only the history knows, as after an edit: it is taken out of there, and recorded."""
     return [
         records.edited(log.messages, log.messages[: turn.start]),
-        *records.opened(turn_id, None, at=time.time(), saw=turn.start, kept=True),
+        *records.opened(turn_id, None, at=time.time(), saw=turn.start, key=key, kept=True),
         *(records.message(message) for message in turn.transcript[turn.start :]),
     ]

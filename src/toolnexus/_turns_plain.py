@@ -12,7 +12,7 @@ from toolnexus import _queue, _reopened
 from toolnexus._turns import Start, reopened
 from toolnexus.clock import ENDING, settled, within
 from toolnexus.errors import AlreadyAnswered, NoSuchConversation, StoreError, ToolnexusError
-from toolnexus.messages import Message, declined, normalise, repair
+from toolnexus.messages import Message, declined, interrupted_turn, normalise, repair
 
 if TYPE_CHECKING:
     from toolnexus._loop import Run
@@ -154,15 +154,6 @@ class PlainResumer(PlainKeeper):
         return reopened(turn, opened, run, turn.turn_id or run.turn_id)
 
 
-def interrupted_turn(added: list[Message], said: str) -> list[Message]:
-    """A turn that was interrupted, marked as such, with what was said of an answer that never got complete."""
-    if said:
-        return [*added, {"role": "assistant", "content": said, "interrupted": True}]
-    if added and added[-1]["role"] == "user":
-        return [*added[:-1], {**added[-1], "interrupted": True}]
-    return added
-
-
 async def load(store: ConversationStore, conversation_id: str) -> list[Message]:
     """What a store has, ready to be continued; an independent copy."""
 
@@ -189,7 +180,8 @@ async def _translated(what: str, conversation_id: str, work: Callable[[], Awaita
         raise
     except Exception as error:
         raise StoreError(
-            f"Conversation {conversation_id!r} could not be {what}: the store raised {type(error).__name__}.",
+            f"Conversation {conversation_id!r} could not be {what}: the store raised {type(error).__name__}. "
+            "Its own error is the cause of this one (`__cause__`).",
             conversation_id=conversation_id,
         ) from error
 

@@ -69,7 +69,7 @@ class Client:
         Raises:
             ToolnexusError: See `toolnexus.errors`; with `.partial` once the model had answered anything.
         """
-        return await self._engine.run(prompt, toolkit, history, chosen(options))
+        return await self._engine.run(prompt, toolkit, history, chosen(options, RunOptions))
 
     async def ask(
         self,
@@ -94,9 +94,9 @@ class Client:
         """
         check_id(id)
         if id is None:
-            return await self._engine.run(prompt, toolkit, None, chosen(options), on_text=on_text)
+            return await self._engine.run(prompt, toolkit, None, chosen(options, TurnOptions), on_text=on_text)
         stream = on_text is not None
-        events = self._engine.remembered(prompt, toolkit, self._store, id, chosen(options), stream=stream)
+        events = self._engine.remembered(prompt, toolkit, self._store, id, chosen(options, TurnOptions), stream=stream)
         return await drain(events, on_text)
 
     def stream(
@@ -116,11 +116,13 @@ class Client:
         """
         check_id(id)
         if id is None:
-            events = self._engine.forgotten(prompt, toolkit, history, chosen(options))
+            events = self._engine.forgotten(prompt, toolkit, history, chosen(options, TurnOptions))
         elif history is not None or prompt is None:
             raise ConfigurationError("A conversation has its own history: give either id= and a prompt, or history=.")
         else:
-            events = self._engine.remembered(prompt, toolkit, self._store, id, chosen(options), stream=True)
+            events = self._engine.remembered(
+                prompt, toolkit, self._store, id, chosen(options, TurnOptions), stream=True
+            )
         return self._engine.watched(events)
 
     async def resume(
@@ -182,7 +184,7 @@ class Client:
             ConfigurationError: There is nothing to continue, or an answer is for no request that waits.
             ToolnexusError: As for `run`.
         """
-        return await self._engine.resume_run(history, answers, toolkit, chosen(options), on_text=on_text)
+        return await self._engine.resume_run(history, answers, toolkit, chosen(options, RunOptions), on_text=on_text)
 
     def _resumed(
         self,
@@ -194,7 +196,7 @@ class Client:
         stream: bool,
     ) -> AsyncGenerator[Event, None]:
         check_id(id, optional=False)
-        return self._engine.resumed(toolkit, self._store, id, answers, chosen(options), stream=stream)
+        return self._engine.resumed(toolkit, self._store, id, answers, chosen(options, ResumeOptions), stream=stream)
 
     def conversation(self, toolkit: Tools = None, id: str | None = None) -> Conversation:
         """A conversation as an object. Without an id it keeps its own list and touches no store."""
@@ -351,8 +353,10 @@ def _open(store: object) -> tuple[ConversationStore, bool]:
         from toolnexus.stores.opening import open_store
 
         return open_store(store), True
-    if isinstance(store, ConversationStore):
+    if isinstance(store, ConversationStore) and not isinstance(store, type):
         return store, False
+    given = f"the class {store.__name__}" if isinstance(store, type) else f"of the type {type(store).__name__}"
     raise ConfigurationError(
-        f"store is a {type(store).__name__}; a conversation store has the methods get(id) and save(id, messages)."
+        f"store is {given}; give an object with the methods get(id) and save(id, messages), or a URL such as "
+        "'sqlite:///chat.db'."
     )

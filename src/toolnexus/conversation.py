@@ -66,12 +66,16 @@ class Conversation:
         await _turns_plain.save(self._store, self.id or "", [])
 
     def _events(self, prompt: Prompt, options: TurnOptions, *, stream: bool) -> AsyncGenerator[Event, None]:
-        return self._engine.remembered(prompt, self._toolkit, self._store, self.id, chosen(options), stream=stream)
+        return self._engine.remembered(
+            prompt, self._toolkit, self._store, self.id, chosen(options, TurnOptions), stream=stream
+        )
 
     def _resumed(
         self, answers: Iterable[Mapping[str, Any]] | None, options: ResumeOptions, *, stream: bool
     ) -> AsyncGenerator[Event, None]:
-        return self._engine.resumed(self._toolkit, self._store, self.id, answers, chosen(options), stream=stream)
+        return self._engine.resumed(
+            self._toolkit, self._store, self.id, answers, chosen(options, ResumeOptions), stream=stream
+        )
 
 
 class _OwnList:

@@ -173,7 +173,7 @@ class NoSuchConversation(StoreError):
 
     def __init__(self, conversation_id: str) -> None:
         super().__init__(
-            f"There is no conversation {conversation_id!r}. `list` shows those that there are.",
+            f"There is no conversation {conversation_id!r}. The store's `list` shows those that there are.",
             conversation_id=conversation_id,
         )
 

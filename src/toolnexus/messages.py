@@ -163,6 +163,15 @@ def _decline(message: Message) -> Message:
     return cast("Message", {**rest, "content": NOT_ANSWERED, "is_error": True})
 
 
+def interrupted_turn(added: list[Message], said: str) -> list[Message]:
+    """A turn that was interrupted, marked as such, with what was said of an answer that never got complete."""
+    if said:
+        return [*added, {"role": "assistant", "content": said, "interrupted": True}]
+    if added and added[-1]["role"] == "user":
+        return [*added[:-1], {**added[-1], "interrupted": True}]
+    return added
+
+
 def unsaid(messages: Sequence[Message]) -> list[Message]:
     """The messages of an interrupted turn without the mark of it, and without an answer that never got complete."""
     kept = [message for message in messages if not (message["role"] == "assistant" and message.get("interrupted"))]

@@ -74,14 +74,24 @@ class Options:
         return self.busy_timeout if self.busy == "wait" else 0.0
 
 
-def chosen(options: RunOptions | ResumeOptions | TurnOptions) -> Options:
+def chosen(options: RunOptions | ResumeOptions | TurnOptions, kind: type[Any]) -> Options:
     """The options of a call, checked.
+
+    Args:
+        kind: Which of the three the verb takes.
 
     Raises:
         TypeError: There is no such option.
         ConfigurationError: A value cannot be meant.
     """
-    return Options(**cast("dict[str, Any]", options)) if options else _DEFAULTS
+    if not options:
+        return _DEFAULTS
+    known: frozenset[str] = kind.__optional_keys__
+    for name in options:
+        if name not in known:
+            hint = "Only `ask` and `stream` remember." if name == "id" else f"There are {', '.join(sorted(known))}."
+            raise TypeError(f"There is no option {name!r} here. {hint}")
+    return Options(**cast("dict[str, Any]", options))
 
 
 _DEFAULTS = Options()

@@ -202,11 +202,29 @@ def test_a_turn_that_was_interrupted_can_be_opened_again() -> None:
 
 
 def test_another_prompt_declines_what_waits() -> None:
-    log = folded(*WAITING, *opened("t2", HELLO, saw=4))
-    placeholder = log.messages[-1]
+    log = folded(*WAITING, *opened("t2", HELLO, saw=4), ended("t2"))
+    placeholder = log.messages[3]
     assert "request" not in placeholder
     assert (placeholder["content"], placeholder["is_error"]) == (NOT_ANSWERED, True)
     assert log.messages[:3] == [PAY, CALLS, result("c1")]
+    assert log.status == "done"
+
+
+def test_an_attempt_that_is_forgotten_leaves_what_waits_waiting() -> None:
+    waits = folded(*WAITING)
+    log = folded(*WAITING, *opened("t2", HELLO, saw=4), ended("t2", "failed", kept=False))
+    assert log.messages == waits.messages
+    assert (log.status, waits.status) == ("suspended", "suspended")
+    assert log.continued[:3] == [PAY, CALLS, result("c1")]
+    assert log.continued[3]["content"] == NOT_ANSWERED
+
+
+def test_a_prompt_that_got_no_word_is_kept_with_a_mark() -> None:
+    interrupted = ended("t1", "interrupted", marked=True)
+    log = folded(*opened(), interrupted)
+    assert log.messages == [{**HELLO, "interrupted": True}]
+    log = folded(*opened(), interrupted, *records.opened("t1", None, at=5.0, saw=0), records.message(BYE), ended())
+    assert log.messages == [HELLO, BYE], "it went on, and was answered"
 
 
 def test_a_turn_of_an_old_id_that_is_not_the_last_is_a_new_one() -> None:
@@ -241,6 +259,14 @@ def test_an_edit_keeps_the_beginning_and_the_turns_in_it() -> None:
 def test_an_edit_keeps_what_both_begin_with(before: Any, after: Any, keep: int, rest: Any) -> None:
     edit = records.edited(before, after)
     assert (edit["keep"], edit["messages"]) == (keep, rest)
+
+
+def test_an_edit_does_not_mind_the_order_of_keys() -> None:
+    before = [HELLO, {**result("c1"), "deep": [{"a": 1, "b": 2.0}]}]
+    after = [HELLO, {"deep": [{"b": 2.0, "a": 1}], **{key: before[1][key] for key in reversed(result("c1"))}}]
+    assert (records.edited(before, after)["keep"], records.edited(before, after)["messages"]) == (2, [])
+    after[1]["deep"][0]["b"] = 2
+    assert records.edited(before, after)["keep"] == 1
 
 
 def test_an_edit_tells_values_apart_that_are_equal_but_not_the_same() -> None:

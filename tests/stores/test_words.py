@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolnexus.stores.words import words
 
@@ -23,3 +25,8 @@ def test_words_are_told_apart_without_case_and_without_what_is_no_word(text: str
 
 def test_an_endless_word_is_cut_the_same_way_wherever_it_stands() -> None:
     assert words("x" * 5000) == words("x" * 6000) == ["x" * 255]
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_plain_text_has_the_same_words_beside_other_text(text: str) -> None:
+    assert words(f"{text} \u00e9") == [*words(text), "\u00e9"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from toolnexus.clock import settled
 from toolnexus.errors import ConversationFenced, StoreError, ToolnexusError
-from toolnexus.stores.backend import Grant, Head, Key, LogBackend, Version
+from toolnexus.stores.backend import Grant, Head, Key, LogBackend, Record, Version
 from toolnexus.stores.records import encode
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Hold:
         self._ttl = ttl
         self._last = grant.version.last
         self._pending: list[Fields] = []
+        self._unsure: list[list[Record]] = []  # appended one after another, with an outcome that nobody knows
         self._writing: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._renewed = time.monotonic()
@@ -125,10 +126,15 @@ class Hold:
             raise self.lost
         records = [encode(each) for each in new]
         self.log.fold(new)
+        self._unsure.append(records)
         try:
+            while self._unsure[1:]:  # the same again is recognised if it was stored
+                self._last = await self._backend.append(self._grant, self._unsure[0], expect=self._last)
+                del self._unsure[0]
             self._last = await self._backend.append(
                 self._grant, records, expect=self._last, head=head() if head else None, release=release
             )
+            self._unsure.clear()
         except ConversationFenced as error:
             self._lose(error)
             raise

@@ -13,13 +13,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolnexus import _json
 from toolnexus.errors import CorruptConversation, StoreTooNew
-from toolnexus.messages import Message, declined, repair, unsaid, waits
+from toolnexus.messages import Message, declined, interrupted_turn, repair, unsaid, waits
 
 if TYPE_CHECKING:
     from toolnexus.stores.backend import Record
@@ -116,22 +116,22 @@ class Log:
         self.seen = False
         self._last: OpenTurn | None = None  # what the last turn recorded, so that it can be opened again
 
-    def apply(self, records: Iterable[Record], *, conversation_id: str) -> None:
+    def apply(self, records: Sequence[Record], *, conversation_id: str) -> None:
         """Fold in further records of a store.
 
         Raises:
             CorruptConversation: A record cannot be read, or does not follow.
             StoreTooNew: A record is of a newer version.
         """
-        for record in records:
-            try:
-                self._apply(_read(record, conversation_id))
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise CorruptConversation(
-                    f"Conversation {conversation_id!r} has a record that does not follow: {type(error).__name__}. "
-                    "Nothing was changed. See `toolnexus memory check`.",
-                    conversation_id=conversation_id,
-                ) from error
+        try:
+            for fields in _read(records, conversation_id):
+                self._apply(fields)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CorruptConversation(
+                f"Conversation {conversation_id!r} has a record that does not follow: {type(error).__name__}. "
+                "Nothing was changed. See `toolnexus memory check`.",
+                conversation_id=conversation_id,
+            ) from error
 
     def fold(self, fields: Iterable[Fields]) -> None:
         """Fold in what we have just written ourselves."""
@@ -157,34 +157,46 @@ class Log:
 
     @property
     def waiting(self) -> bool:
-        """Whether the last turn waits for a person."""
-        return bool(self.turns) and self.turns[-1].count > 0 and _last_waits(self.messages)
+        """Whether a turn waits for a person: the last one that left a trace."""
+        return _last_waits(self.messages)
 
-    def _apply(self, record: Mapping[str, Any]) -> None:
-        match record["k"]:
-            case "turn" if record["status"] == "open":
-                self._begin(record)
-            case "turn":
-                self._end(record)
-            case "message":
-                _expect(self.open).messages.append(record["m"])
-                self._note_harmless(record)
-            case "effect":
-                _expect(self.open).starts(record["call"])
-            case "edit":
-                self._edit(record["keep"], record["messages"])
-            case "meta":
-                self.meta.update(record["set"])
-                self.seen = True
-            case "snapshot":
-                self._restore(record)
-            case unknown:
-                raise ValueError(unknown)
+    @property
+    def status(self) -> str:
+        """How the last turn ended; `open`: it runs, `suspended`: one waits for a person. Empty: there was none."""
+        if self.open is not None:
+            return "open"
+        if self.waiting:
+            return "suspended"
+        return self.turns[-1].status if self.turns else ""
 
-    def _note_harmless(self, record: Mapping[str, Any]) -> None:
-        if record.get("ran") is False:
+    @property
+    def continued(self) -> list[Message]:
+        """The history as another prompt finds it: nothing waits in it any more."""
+        return declined(self.messages) if self.waiting else self.messages
+
+    def _apply(self, record: Fields) -> None:
+        kind = record["k"]
+        if kind == "message":  # nearly all are
             turn = _expect(self.open)
-            turn.harmless.add((turn.step, record["m"]["tool_call_id"]))
+            turn.messages.append(record["m"])
+            if record.get("ran") is False:
+                turn.harmless.add((turn.step, record["m"]["tool_call_id"]))
+        elif kind == "turn":
+            if record["status"] == "open":
+                self._begin(record)
+            else:
+                self._end(record)
+        elif kind == "effect":
+            _expect(self.open).starts(record["call"])
+        elif kind == "edit":
+            self._edit(record["keep"], record["messages"])
+        elif kind == "meta":
+            self.meta.update(record["set"])
+            self.seen = True
+        elif kind == "snapshot":
+            self._restore(record)
+        else:
+            raise ValueError(kind)
 
     def _begin(self, record: Mapping[str, Any]) -> None:
         if self.open is not None:
@@ -210,19 +222,35 @@ class Log:
             kept=record.get("kept", False),
         )
         self._last = None
-        if _last_waits(self.messages):
-            self.messages = declined(self.messages)
 
     def _end(self, record: Mapping[str, Any]) -> None:
         ended = _expect(self.open)
-        if ended.turn.id != record["turn"]:
+        turn = ended.turn
+        if turn.id != record["turn"]:
             raise ValueError("another turn is open")
         kept = ended.closed() if record["kept"] else []
+        if record.get("marked"):
+            kept = interrupted_turn(kept, "")
         outcome = {key: value for key, value in record.items() if key not in _OF_THE_TURN}
-        self.turns.append(replace(ended.turn, status=record["status"], count=len(kept), outcome=outcome))
-        self.messages += kept
-        self.seen = self.seen or bool(record["kept"])
+        self.turns.append(
+            Turn(
+                id=turn.id,
+                status=record["status"],
+                key=turn.key,
+                started=turn.started,
+                saw=turn.saw,
+                start=turn.start,
+                count=len(kept),
+                outcome=outcome,
+            )
+        )
         self.open, self._last = None, ended
+        if record["kept"]:
+            self.messages = self.continued
+            self.messages += kept
+            self.seen = True
+        elif self.waiting:
+            self._last = None  # the attempt is forgotten, and an earlier turn waits still
 
     def _edit(self, keep: int, messages: list[Message]) -> None:
         if self.open is not None or not 0 <= keep <= len(self.messages):
@@ -242,7 +270,7 @@ class Log:
         self._last = None
 
 
-_OF_THE_TURN = frozenset({"v", "k", "turn", "status", "kept"})
+_OF_THE_TURN = frozenset({"v", "k", "turn", "status", "kept", "marked"})
 
 
 def _expect(turn: OpenTurn | None) -> OpenTurn:
@@ -276,20 +304,21 @@ def _latest(messages: Sequence[Message]) -> list[Message]:
     return kept[::-1]
 
 
-def _read(record: Record, conversation_id: str) -> Mapping[str, Any]:
+def _read(records: Sequence[Record], conversation_id: str) -> Iterator[Fields]:
+    """What each record says."""
     try:
-        read = _json.loads(record)
-        version = read["v"]
+        for read in _json.loads_all(records):
+            version = read["v"]
+            if not isinstance(version, int) or version > VERSION:
+                raise StoreTooNew(
+                    f"Conversation {conversation_id!r} has records of version {version!r}; this toolnexus reads up to "
+                    f"{VERSION}. Update toolnexus.",
+                    conversation_id=conversation_id,
+                )
+            yield read
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptConversation(
             f"Conversation {conversation_id!r} has a record that cannot be read. Nothing was changed. "
             "See `toolnexus memory check`.",
             conversation_id=conversation_id,
         ) from error
-    if not isinstance(version, int) or version > VERSION:
-        raise StoreTooNew(
-            f"Conversation {conversation_id!r} has records of version {version!r}; this toolnexus reads up to "
-            f"{VERSION}. Update toolnexus.",
-            conversation_id=conversation_id,
-        )
-    return cast("Mapping[str, Any]", read)

@@ -58,7 +58,7 @@ class ConversationInfo:
         title: None: it has none.
         turns: How many turns its history has.
         messages: How many messages.
-        status: How the last turn ended, or `open`; empty when there was none.
+        status: How the last turn ended; `open` while it runs, `suspended` while one waits; empty when there was none.
         meta: Everything that was set, title and tags among it.
     """
 
@@ -150,13 +150,12 @@ class LogStore:
         if found is None or not found[0].seen:
             return None
         log = found[0]
-        last = log.open.turn if log.open is not None else log.turns[-1] if log.turns else None
         return ConversationInfo(
             id=id,
             title=log.meta.get("title"),
             turns=sum(turn.count > 0 for turn in log.turns),
             messages=len(log.messages),
-            status=last.status if last else "",
+            status=log.status,
             meta=dict(log.meta),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from toolnexus import _json
 from toolnexus.errors import InvalidTranscript
@@ -11,6 +11,8 @@ from toolnexus.messages import Message, UserMessage, text_of
 from toolnexus.stores.backend import Head, Record
 from toolnexus.stores.log import VERSION, Ended, Fields, Log, OpenTurn
 
+OWNER_GONE: Mapping[str, str] = {"kind": "owner_gone"}
+"""The error of a turn whose process died."""
 _PREVIEW = 120
 """Characters of a preview."""
 
@@ -60,17 +62,26 @@ def ended(turn_id: str, status: Ended, *, kept: bool, outcome: Mapping[str, Any]
 
 def closed(turn: OpenTurn) -> Fields:
     """What ends a turn whose owner is gone."""
-    return ended(turn.turn.id, "interrupted", kept=turn.acted, outcome={"error": {"kind": "owner_gone"}})
+    return ended(turn.turn.id, "interrupted", kept=turn.acted, outcome={"error": OWNER_GONE})
 
 
 def edited(before: Sequence[Message], after: Sequence[Message]) -> Fields:
     """What turns one history into another. What they begin with in common is kept."""
     keep = 0
     for old, new in zip(before, after, strict=False):
-        if old != new or _json.dumps(old) != _json.dumps(new):  # 1, 1.0 and True are equal, and not the same
+        if old != new or not (_json.dumps(old) == _json.dumps(new) or _is_same(old, new)):
             break
         keep += 1
     return _fields({"k": "edit", "keep": keep, "messages": after[keep:]})
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    """Whether equal values are the same as JSON: 1, 1.0 and True are not, and the order of keys does not count."""
+    if isinstance(old, Mapping):
+        return all(_is_same(value, new[key]) for key, value in cast("Mapping[str, Any]", old).items())
+    if isinstance(old, list):
+        return all(map(_is_same, cast("list[Any]", old), new))
+    return type(old) is type(new) and repr(old) == repr(new)
 
 
 def meta(values: Mapping[str, Any]) -> Fields:
@@ -109,7 +120,7 @@ def head(log: Log, *, now: float, new: Sequence[Message] | None) -> Head | None:
         title=log.meta.get("title"),
         updated=now,
         messages=len(log.messages),
-        status=log.turns[-1].status if log.turns else "",
+        status=log.status,
         preview=_preview(log.messages),
         text="\n".join(filter(None, (text_of(message.get("content")) for message in searched))),
         anew=new is None,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolnexus.cli import exits
+from toolnexus.cli.memory.listing import called
+from toolnexus.cli.pending import history
 from toolnexus.cli.render import WIDTH, Lines, call_line, cut
 from toolnexus.cli.stores import opened, read, unfolded, unknown
 from toolnexus.messages import read_arguments, text_of
@@ -21,11 +24,8 @@ if TYPE_CHECKING:
     from toolnexus.stores.backend import LogSlice
     from toolnexus.stores.log import Log, Turn
 
-_ENDED = {
-    "open": "runs now",
-    "suspended": "waits for an answer",
-}
-"""What a status is called where its own name says too little."""
+_NAME = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
+"""Where the words meet in a name that programs use."""
 
 
 class Line(NamedTuple):
@@ -94,7 +94,7 @@ def told(conversation_id: str, log: Log, seen: LogSlice, *, full: bool) -> Itera
     Turns are numbered as `fork --at` takes them; what left no trace in the history has no number.
     """
     title = f" · {log.meta['title']}" if log.meta.get("title") else ""
-    yield Line(f"{conversation_id}{title} · {len(log.messages)} messages", "bold")
+    yield Line(f"{conversation_id}{title} · {len(history(log))} messages", "bold")
     at = number = 0
     for turn in log.turns:
         if at < turn.start:
@@ -102,7 +102,8 @@ def told(conversation_id: str, log: Log, seen: LogSlice, *, full: bool) -> Itera
         at = max(at, turn.start + turn.count)
         number += turn.count > 0
         yield Line()
-        passed = turn.status == "suspended" and (turn is not log.turns[-1] or log.open is not None)
+        waits = log.waiting and log.open is None and at == len(log.messages)
+        passed = turn.status == "suspended" and not waits
         status = "not answered" if passed else _status(turn, seen)
         yield Line(_heading(str(number) if turn.count else "–", turn, status), _style(turn))
         yield from _messages(log.messages_of(turn), full=full)
@@ -130,7 +131,7 @@ def _status(turn: Turn, seen: LogSlice) -> str:
 
 def _heading(number: str, turn: Turn, status: str) -> str:
     about = turn.outcome
-    parts = [number, _ENDED.get(status, status)]
+    parts = [number, called(status)]
     if turn.started:
         parts.append(datetime.fromtimestamp(turn.started).astimezone().isoformat(" ", "minutes"))
     if about.get("model"):
@@ -149,7 +150,10 @@ def _heading(number: str, turn: Turn, status: str) -> str:
 def _problem(error: Mapping[str, Any]) -> str:
     if error.get("kind") == "owner_gone":
         return "its process ended in the middle of it"
-    return str(error.get("message") or error.get("kind", ""))
+    kind = str(error.get("kind", ""))
+    if kind == "CancelledError":
+        return "it was stopped"
+    return str(error.get("message") or _NAME.sub(" ", kind.removesuffix("Error")).lower())
 
 
 def _style(turn: Turn) -> str:
