@@ -37,11 +37,7 @@ class Exported:
 
 
 async def export(store: LogStore, id: str) -> AsyncGenerator[bytes]:
-    """All that is recorded of a conversation, turns that left no trace included, as bytes to write one after another.
-
-    Raises:
-        NoSuchConversation: There is none of this id.
-    """
+    """`LogStore.export`."""
     check_id(id)
     key = Key(store.scope, id)
     seen = await store.backend.read(key)
@@ -59,23 +55,7 @@ async def import_(
     replace: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> str:
-    """Make a conversation of an export, whole or not at all. A turn that ran when it was exported was interrupted.
-
-    Args:
-        lines: The bytes of the export, in pieces of any size.
-        id: What to call it. None: as it was called.
-        replace: Put it in the place of a conversation of that id. False: refuse if there is one.
-        progress: Called with the number of bytes read so far.
-
-    Returns:
-        Its id.
-
-    Raises:
-        ConversationConflict: There is one of that id already.
-        InvalidTranscript: It is no export, or not all of it, or it was changed.
-        StoreTooNew: A newer toolnexus exported it.
-        ConversationBusy: A turn ran on that id for too long.
-    """
+    """`LogStore.import_`."""
     exported = read(await _joined(lines, progress))
     id = exported.key.id if id is None else id
 
