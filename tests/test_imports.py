@@ -71,6 +71,7 @@ LAYERS = [
     {"_reopened", "dialects", "transport", "stores", "sources"},
     {"dialects.*", "transport.*", "stores.*", "sources.*", "_endpoint", "_invoke", "_output", "_queue", "_workers"},
     {"_callbacks", "_model", "_tally", "toolkit"},
+    {"_policy"},
     {"_batch"},
     {"_loop"},
     {"_turns"},

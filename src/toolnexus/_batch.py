@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from toolnexus import _callbacks, _invoke, _output, suspension
+from toolnexus import _invoke, _policy, suspension
 from toolnexus._reopened import OpenStep, Unknown, Way
 from toolnexus.clock import within
-from toolnexus.errors import ConfigurationError
 from toolnexus.events import CallRecord, Suspended, ToolFinished, ToolProgress, ToolStarted
-from toolnexus.hooks import AfterTool, BeforeTool, Deny, Hooks, ToolOverride
 from toolnexus.messages import INTERRUPTED, copy_json
 from toolnexus.suspension import Asking, Granted, Waiting
 from toolnexus.tools import InvalidArguments, ToolContext, ToolResult
 
 if TYPE_CHECKING:
+    from toolnexus.hooks import Hooks
     from toolnexus.messages import Content, ToolMessage
-    from toolnexus.suspension import Answer, Request, WaitFor
+    from toolnexus.suspension import Request, WaitFor
     from toolnexus.tools import JSONObject, Tool, ToolCall
 
 _Emitted: TypeAlias = ToolStarted | ToolProgress | ToolFinished | Suspended
 _Outcome: TypeAlias = "tuple[CallRecord, ToolMessage]"
-
-_log = logging.getLogger("toolnexus")
 
 _MAX_PROGRESS = 1000
 """Progress events that wait for a slow reader; older ones of the same call give way."""
@@ -215,7 +210,7 @@ class ToolBatch:
         try:
             arguments = _invoke.read_arguments(call.arguments)
         except InvalidArguments as error:
-            arguments, result = call.arguments, _failed(str(error))
+            arguments, result = call.arguments, _policy.failed(str(error))
             self._events.append(ToolStarted(id=call.id, name=call.name, args=arguments))
         else:
             self._events.append(ToolStarted(id=call.id, name=call.name, args=arguments))
@@ -226,9 +221,9 @@ class ToolBatch:
                 place = self._place
                 decided = arguments
                 if place.hooks:
-                    decided = await self._decide(tool, arguments, context)
+                    decided = await _policy.before(place.hooks, tool, arguments, context, max_output=place.max_output)
                 if (tool.needs_approval or place.asking.approval is not None) and not isinstance(decided, ToolResult):
-                    decided = await self._approve(tool, decided, context)
+                    decided = await _policy.approve(place.asking.approval, tool, decided, context)
                 if isinstance(decided, Waiting):
                     return decided
                 if isinstance(decided, ToolResult):
@@ -239,7 +234,9 @@ class ToolBatch:
                     if result.request is not None:
                         return Waiting(request=result.request, arguments=arguments)
                 if place.hooks:
-                    result = await self._after(tool, arguments, context, result)
+                    result = await _policy.after(
+                        place.hooks, tool, arguments, context, result, max_output=place.max_output
+                    )
         return _ended(call, arguments, result, began)
 
     async def _continued(
@@ -267,8 +264,9 @@ class ToolBatch:
         if result.output == INTERRUPTED:
             record, message = _ended(call, arguments, result, began)
             return record, {**message, "retried": False}
-        if self._place.hooks and tool is not None and not isinstance(arguments, str):
-            result = await self._after(tool, arguments, context, result)
+        place = self._place
+        if place.hooks and tool is not None and not isinstance(arguments, str):
+            result = await _policy.after(place.hooks, tool, arguments, context, result, max_output=place.max_output)
         return _ended(call, arguments, result, began)
 
     async def _ask_to_retry(self, call: ToolCall, tool: Tool | None, context: ToolContext) -> Waiting | ToolResult:
@@ -278,29 +276,13 @@ class ToolBatch:
         if tool is None:
             return _invoke.unknown_tool(call.name, self._tools)
         if isinstance(arguments, str):
-            return _failed(INTERRUPTED)
-        decided = await self._decide(tool, arguments, context) if self._place.hooks else arguments
+            return _policy.failed(INTERRUPTED)
+        place = self._place
+        decided = await _policy.before(place.hooks, tool, arguments, context, max_output=place.max_output)
         if isinstance(decided, ToolResult):
             # A denial now says nothing of what happened then.
-            return _failed(INTERRUPTED) if decided.is_error else decided
-        return _consent("retry", tool, decided, context)
-
-    async def _approve(
-        self, tool: Tool, arguments: JSONObject, context: ToolContext
-    ) -> JSONObject | ToolResult | Waiting:
-        """A call that needs approval waits for it; any other keeps its arguments."""
-        approval = self._place.asking.approval
-        if not tool.needs_approval and approval is not None:
-            try:
-                needed = await _callbacks.ask(functools.partial(approval, tool), copy_json(arguments), bool)
-                if needed is None:
-                    raise TypeError("The answer is None; expected True or False.")
-            except Exception as error:  # noqa: BLE001 - policy fails closed, as in `_decide`
-                _log.warning("require_approval failed, so the call to %s is denied", tool.name, exc_info=error)
-                return _unchecked(error)
-            if not needed:
-                return arguments
-        return _consent("approval", tool, arguments, context)
+            return _policy.failed(INTERRUPTED) if decided.is_error else decided
+        return _policy.consent("retry", tool, decided, context)
 
     async def _hold(self, position: int, call: ToolCall, waiting: Waiting) -> None:
         """Let a call wait. What is asked is recorded before anybody is asked."""
@@ -322,7 +304,7 @@ class ToolBatch:
         task = asyncio.current_task()
         assert task is not None, "somebody is asked in a task"
         try:
-            answer = await self._answer(waiting.request, wait_for)
+            answer = await _policy.reach(wait_for, waiting.request, now=self._place.asking.now())
             way = suspension.answered(waiting, answer, now=self._place.asking.now())
             if way is not None and self._failure is None:
                 self._ways[position] = way
@@ -331,23 +313,6 @@ class ToolBatch:
             self._asking.discard(task)
             self._start()
             self._wake_reader()
-
-    async def _answer(self, request: Request, wait_for: WaitFor) -> Answer | None:
-        """What a person says. None: nobody was reached, or it is too late."""
-        scope = asyncio.timeout(suspension.seconds_left(request, now=self._place.asking.now()))
-        try:
-            async with scope:
-                given = await _callbacks.patiently(wait_for, copy_json(request))
-            if given is None:
-                return None
-            answer = suspension.read_answer(given, "The answer")
-            if answer["id"] != request["id"]:
-                raise ConfigurationError(f"The answer is for the request {answer['id']!r:.200}.")
-        except Exception as error:  # noqa: BLE001 - nobody was reached, which is no answer: the call goes on waiting
-            if not scope.expired():
-                _log.warning("wait_for failed; the request of kind %s stays open", request["kind"], exc_info=error)
-            return None
-        return answer
 
     def _context(self, position: int, call: ToolCall) -> ToolContext:
         place = self._place
@@ -380,25 +345,6 @@ class ToolBatch:
             self._events = deque(kept)
         self._emit(event)
 
-    async def _decide(self, tool: Tool, arguments: JSONObject, context: ToolContext) -> JSONObject | ToolResult:
-        """What the hooks make of a call: the arguments to run it with, or a result in its place."""
-        for hooks in self._place.hooks:
-            if hooks.before_tool is None:
-                continue
-            event = BeforeTool(tool=tool, arguments=copy_json(arguments), context=context)
-            try:
-                answer = await _callbacks.ask(hooks.before_tool, event, ToolOverride, Deny)
-                if isinstance(answer, ToolOverride) and answer.arguments is not None:
-                    arguments = suspension.plain(dict(answer.arguments), "arguments")
-            except Exception as error:  # noqa: BLE001 - policy fails closed: the call is denied, the run goes on
-                _log.warning("before_tool failed, so the call to %s is denied", tool.name, exc_info=error)
-                return _unchecked(error)
-            if isinstance(answer, Deny):
-                return _failed(f"denied: {answer.reason}")
-            if answer is not None and answer.result is not None:
-                return _output.encode(answer.result, limit=self._place.max_output)
-        return arguments
-
     async def _invoke(
         self, call: ToolCall, tool: Tool, arguments: JSONObject, context: ToolContext, task: asyncio.Task[None]
     ) -> ToolResult:
@@ -406,7 +352,7 @@ class ToolBatch:
         try:
             checked = _invoke.check(tool, copy_json(arguments))  # a tool may change what it gets, the record stays
         except InvalidArguments as error:
-            return _failed(str(error))
+            return _policy.failed(str(error))
         self._ran.add(context.position)
         if self._known.pop(context.position, None) is not None:
             await self._recorder.acting(call, tool)
@@ -418,22 +364,9 @@ class ToolBatch:
         except asyncio.CancelledError:
             if self._closing:
                 raise
-            result = _failed("CancelledError: the tool cancelled itself")
+            result = _policy.failed("CancelledError: the tool cancelled itself")
         while not self._closing and task.cancelling():
             task.uncancel()
-        return result
-
-    async def _after(self, tool: Tool, arguments: JSONObject, context: ToolContext, result: ToolResult) -> ToolResult:
-        for hooks in self._place.hooks:
-            if hooks.after_tool is None:
-                continue
-            event = AfterTool(tool=tool, arguments=copy_json(arguments), context=context, result=result)
-            try:
-                answer = await _callbacks.ask(hooks.after_tool, event, ToolResult)
-            except Exception as error:  # noqa: BLE001 - watchers must not end the run
-                _log.warning("after_tool failed for %s; its result stands", tool.name, exc_info=error)
-            else:
-                result = result if answer is None else _output.encode(answer, limit=self._place.max_output)
         return result
 
 
@@ -443,25 +376,6 @@ def _arguments(call: ToolCall) -> JSONObject | str:
         return _invoke.read_arguments(call.arguments)
     except InvalidArguments:
         return call.arguments
-
-
-def _consent(
-    kind: Literal["approval", "retry"], tool: Tool, arguments: JSONObject, context: ToolContext
-) -> Waiting | ToolResult:
-    """A call that waits for consent. Arguments that do not fit are no question for a person."""
-    try:
-        _invoke.check(tool, copy_json(arguments))
-    except InvalidArguments as error:
-        return _failed(str(error))
-    return Waiting(request=suspension.asked_by_policy(kind, context, arguments), arguments=arguments)
-
-
-def _unchecked(error: Exception) -> ToolResult:
-    return _failed(f"denied: the check of this call failed ({type(error).__name__})")
-
-
-def _failed(reason: str) -> ToolResult:
-    return ToolResult(output=reason, is_error=True)
 
 
 def _ended(call: ToolCall, arguments: JSONObject | str, result: ToolResult, began: float) -> _Outcome:
