@@ -9,9 +9,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from click.testing import Result
@@ -148,6 +149,11 @@ def test_the_environment_names_a_model_and_flags_win(cli: Cli, monkeypatch: pyte
         (["-m", "x", "--base-url", "http://127.0.0.1:9/v1", "--style", "nonsense", "hello"], 3, "nonsense"),
         (["-m", "openai:x", "hello"], 3, "OPENAI_API_KEY"),
         (["memory", "rm", "x"], 1, "no conversation 'x'"),
+        (["memroy", "ls"], 2, "Did you mean `memory`?"),
+        (["-m", "dmo", "hello"], 3, "Did you mean 'demo'?"),
+        (["-m", "x", "hello"], 3, "or give its address with --base-url."),
+        (["-m", "openai:x", "hello"], 3, "Set OPENAI_API_KEY.\n"),
+        (["-m", "demo", "-C", "", "hello"], 2, "Error: The ID is ''; an ID has 1 to 512 characters.\n"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
@@ -232,6 +238,59 @@ def test_a_reader_that_goes_away_is_no_error_and_the_turn_is_kept(environment: d
     assert b"Traceback" not in errors
     ((_, messages),) = stored(environment)
     assert messages[-1]["role"] == "assistant"
+
+
+def test_a_quoted_question_is_one_whatever_it_begins_with(cli: Cli) -> None:
+    assert cli("-m", "demo", "memroy ls").exit_code == 0
+
+
+def test_commands_on_memory_do_not_advise_to_ask_without_a_store(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TOOLNEXUS_HOME", str(tmp_path / "file"))
+    done = cli("memory", "ls")
+    assert (done.exit_code, "--store" in done.stderr, "--no-store" in done.stderr) == (5, True, False)
+
+
+class Guarded(BaseHTTPRequestHandler):
+    """Refuses every key, and notes what was sent."""
+
+    seen: ClassVar[list[str | None]] = []
+
+    def do_POST(self) -> None:
+        self.seen.append(self.headers["authorization"])
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(401)
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *args: Any) -> None: ...
+
+
+@pytest.fixture
+def guarded() -> Iterator[str]:
+    """The address of a model server that refuses everybody."""
+    Guarded.seen.clear()
+    with HTTPServer(("127.0.0.1", 0), Guarded) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+        thread.join()
+
+
+def test_the_key_for_a_base_url_is_sent_and_a_missing_one_is_said(
+    cli: Cli, guarded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-0123456789")
+    done = cli("-m", "x", "--base-url", guarded, "hello")
+    assert (done.exit_code, "No key was sent; set TOOLNEXUS_API_KEY." in done.stderr) == (3, True)
+    monkeypatch.setenv("TOOLNEXUS_API_KEY", "own-canary-0123456789")
+    done = cli("-vv", "-m", "x", "--base-url", guarded, "hello")
+    assert (done.exit_code, "No key was sent" in done.stderr, "canary" in done.output) == (3, False, False)
+    assert Guarded.seen == [None, "Bearer own-canary-0123456789"]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -202,7 +203,7 @@ def test_c_asks_first_about_what_was_cut_off(terminal: Callable[..., Any], envir
     killed.kill(signal.SIGKILL)
     killed.wait()
     chat = terminal("chat", "-c")
-    chat.expect("The last turn was cut off while a tool ran. Nobody knows what it did.")
+    chat.expect("The last turn was cut off while send_note ran. Nobody knows what it did.")
     chat.expect("send_note may have run already")
     chat.expect('"delay": 60.0')
     chat.expect("Run it again?")
@@ -224,3 +225,74 @@ def test_a_person_gets_a_table_and_is_told_how_long_ago_it_was(terminal: Callabl
     listed.expect(r"ID +UPDATED +MESSAGES +STATUS +TITLE OR LAST TEXT")
     listed.expect(r"here +just now +2 +done +I will remember it: my name is Ada")
     ends(listed, 0)
+
+
+def test_rm_asks_a_person_unless_told_not_to(terminal: Callable[..., Any]) -> None:
+    ends(terminal("-m", "demo", "-C", "here", "hello"), 0)
+    asked = terminal("memory", "rm", "here")
+    asked.expect("Remove here.*y/N")
+    asked.sendline("n")
+    asked.expect("Nothing was removed.")
+    ends(asked, 1)
+    removed = terminal("memory", "rm", "-f", "here")
+    removed.expect("Removed: here")
+    ends(removed, 0)
+
+
+def test_words_with_a_slash_are_not_sent_and_quit_leaves(chat: Any, environment: dict[str, str]) -> None:
+    chat.sendline("/hlep")
+    chat.expect("That was not sent. /quit and /exit leave")
+    chat.expect(PROMPT)
+    chat.sendline("/quit")
+    ends(chat, 0)
+    assert stored(environment) == []
+
+
+def test_ctrl_c_while_a_tool_acts_is_asked_about_before_the_next_question(chat: Any) -> None:
+    chat.sendline("send a note to Ada in 60 seconds: dinner")
+    chat.expect(".y.es, once")
+    chat.sendline("y")
+    chat.expect("⏺ send_note.*1 s")  # it is shown that it runs
+    chat.sendintr()
+    chat.expect("send_note may have run; its outcome is unknown. `toolnexus resume here --model demo` asks.")
+    chat.expect(PROMPT)
+    chat.sendline("what did I ask?")
+    chat.expect("Run it again?")
+    chat.sendline("n")
+    chat.expect("Nobody knows whether the note was sent")
+    chat.expect("In this conversation you said before:")
+    chat.expect(PROMPT)
+    chat.sendeof()
+    ends(chat, 0)
+
+
+@pytest.mark.parametrize("variable", [{"NO_COLOR": "1"}, {}], ids=["no colour", "colour"])
+def test_no_color_takes_away_colour_and_nothing_else(
+    terminal: Callable[..., Any], environment: dict[str, str], variable: dict[str, str]
+) -> None:
+    environment.update(variable)
+    asked = terminal("-m", "demo", "-C", "here", "hello")
+    ends(asked, 0)
+    assert "**no AI**" not in asked.before  # Markdown is laid out
+    assert bool(re.search(r"\x1b\[[\d;]+m", asked.before)) is not bool(variable)
+    assert not re.search(r"\x1b\[(?:\d+;)*4[0-7]m", asked.before)  # no background, whatever the terminal's is
+    listed = terminal("memory", "ls")
+    ends(listed, 0)
+    assert re.search(r"ID +UPDATED +MESSAGES", listed.before)
+    assert ("\x1b" in listed.before) is not bool(variable)
+
+
+def test_a_terminal_that_only_writes_letters_gets_no_escape_codes(
+    terminal: Callable[..., Any], environment: dict[str, str]
+) -> None:
+    environment["TERM"] = "dumb"
+    chat = terminal("chat", "-m", "demo", "-C", "here")
+    chat.expect(PROMPT)
+    written = chat.before
+    chat.sendline("add 2 and 3")
+    chat.expect("The sum is")
+    written += chat.before
+    chat.expect(PROMPT)
+    chat.sendline("/quit")
+    ends(chat, 0)
+    assert "\x1b" not in written + chat.before

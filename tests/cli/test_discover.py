@@ -86,3 +86,16 @@ def test_what_was_found_reads_as_a_sentence() -> None:
     assert discover.told([]) == "no key in the environment and no server on this machine"
     found = [discover.Found(what="A", model=None), discover.Found(what="B", model="b:c")]
     assert discover.told(found) == "A, B"
+
+
+@pytest.mark.parametrize(
+    ("base_url", "sent"),
+    [
+        ("https://api.openai.com/v1", True),
+        ("https://api.openai.com.example.org/v1", False),
+        ("http://127.0.0.1:8080/v1", False),
+        ("https://api.groq.com/openai/v1", False),
+    ],
+)
+def test_a_key_goes_along_only_to_its_own_provider(base_url: str, sent: bool) -> None:
+    assert discover.sends_key(base_url, {"OPENAI_API_KEY": "sk-canary"}) is sent

@@ -157,7 +157,8 @@ def test_fork_takes_a_turn_by_its_number_or_its_id(cli: Cli) -> None:
     assert "my name is Ada" in cli("-C", "one", "what do you know?").stdout
     done = cli("memory", "fork", "mine", "all")
     assert (done.exit_code, "There is a conversation 'all' already" in done.stderr) == (1, True)
-    assert cli("memory", "fork", "mine", "other", "--at", "9").exit_code == 3
+    done = cli("memory", "fork", "mine", "other", "--at", "9")
+    assert (done.exit_code, "toolnexus memory show mine" in done.stderr) == (1, True)
 
 
 def test_undo_takes_back_the_last_turns(cli: Cli) -> None:
@@ -172,7 +173,10 @@ def test_undo_takes_back_the_last_turns(cli: Cli) -> None:
 def test_rm_forgets_what_it_is_given(cli: Cli) -> None:
     for name in ("one", "two", "three"):
         cli("-m", "demo", "-C", name, "hello")
-    assert cli("memory", "rm", "one", "three").exit_code == 0
+    assert cli("memory", "rm", "one", "nosuch").exit_code == 1
+    assert len(columns(cli("memory", "ls"))) == 3
+    done = cli("memory", "rm", "one", "three")
+    assert (done.exit_code, done.stderr) == (0, "Removed: one, three\n")
     assert [row[0] for row in columns(cli("memory", "ls"))] == ["two"]
 
 

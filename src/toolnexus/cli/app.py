@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import logging
 import os
 import sys
@@ -34,6 +35,9 @@ class _Root(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self.commands:
+            # Several words: quoted, they would be one.
+            if len(args) > 1 and (meant := difflib.get_close_matches(args[0], self.commands, n=1, cutoff=0.8)):
+                raise click.UsageError(f"Did you mean `{meant[0]}`? If it is a question, put it into quotes.", ctx)
             # Only after a `--`, which has been taken away, can a question begin with a dash.
             dashed = args[0].startswith("-") and args[0] != "-"
             return "ask", self.commands["ask"], ["--", *args] if dashed else args
@@ -46,7 +50,8 @@ class _Root(click.Group):
         try:
             code = super().invoke(ctx)
         except (ToolnexusError, OSError) as error:
-            report(Notes(), error, verbose=ctx.meta.get(_VERBOSE, 0))
+            asked = ctx.invoked_subcommand not in ("memory", "resume")
+            report(Notes(), error, verbose=ctx.meta.get(_VERBOSE, 0), asked=asked)
             code = exits.ending(error).code
         except KeyboardInterrupt:
             code = exits.INTERRUPTED
@@ -65,7 +70,8 @@ def root(ctx: click.Context, /, **flags: Any) -> int | None:
     toolnexus "QUESTION" answers once; toolnexus alone, on a terminal, talks. What comes through a pipe is added to the
     question. The answer goes to stdout, everything else to stderr.
 
-    Keys are read from the environment only, such as OPENAI_API_KEY. TOOLNEXUS_HOME moves what is stored.
+    Keys are read from the environment only, such as OPENAI_API_KEY; the one for --base-url is TOOLNEXUS_API_KEY.
+    TOOLNEXUS_HOME moves what is stored.
     """
     given = {name: value for name, value in flags.items() if value not in (None, False, ())}
     ctx.default_map = {"ask": given, "chat": given, "resume": given, "memory": dict.fromkeys(memory.commands, given)}

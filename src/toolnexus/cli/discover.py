@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from toolnexus.providers import PROVIDERS, Provider
 
+_FIELD = re.compile(r"\{\w+\}")
 _TIME = 0.4
 """Seconds that all servers together have to answer."""
 
@@ -50,6 +53,18 @@ def keys(environ: Mapping[str, str]) -> list[Found]:
         )
         for row, key in found
     ]
+
+
+def sends_key(base_url: str, environ: Mapping[str, str]) -> bool:
+    """Whether an address is of a provider whose key is in the environment, so that requests carry it."""
+    rows = [row for row in PROVIDERS.values() if _is_at(row, urlsplit(base_url).netloc.lower())]
+    return any(environ.get(key, "").strip() for row in rows for key in row.keys)
+
+
+def _is_at(row: Provider, host: str) -> bool:
+    """Whether a host is the row's; a row may have names in its address that its user fills in."""
+    hosts = [urlsplit(_FIELD.sub("*", url)).netloc for url in (row.base_url, *row.style_urls.values())]
+    return any(fnmatchcase(host, pattern) for pattern in hosts if pattern.strip("*"))
 
 
 async def servers(environ: Mapping[str, str]) -> list[Found]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolnexus import (
@@ -19,6 +21,7 @@ from toolnexus import (
     RunTimeout,
     StoreError,
 )
+from toolnexus.cli.settings import KEY
 from toolnexus.errors import AlreadyAnswered, ConversationFenced, NoSuchConversation, StoreTooNew
 
 if TYPE_CHECKING:
@@ -35,6 +38,10 @@ PENDING = 10
 INTERRUPTED = 130
 
 
+class Misused(ConfigurationError):
+    """What a command was given does not fit what it is for."""
+
+
 class Ending(NamedTuple):
     """The exit code of an error, and the line that says what to do. Empty: the error says it itself."""
 
@@ -42,12 +49,16 @@ class Ending(NamedTuple):
     advice: str
 
 
+NO_KEY = f"No key was sent; set {KEY}. OPENAI_API_KEY and the like belong to their own providers, as api.openai.com."
+"""What is advised when an address wants a key and got none."""
+_ELSEWHERE = "Conversations may be kept elsewhere: --store or TOOLNEXUS_HOME."
 _NO_MODEL = (
     "Name one with -m or TOOLNEXUS_MODEL, such as openai:gpt-5-mini; or set OPENAI_API_KEY or ANTHROPIC_API_KEY; "
     "or start a model server on this machine. -m demo needs none of that."
 )
 _BY_CLASS: tuple[tuple[type[Exception], Ending], ...] = (  # the first that fits
     (InvalidConversationId, Ending(USAGE, "")),
+    (Misused, Ending(USAGE, "")),
     (MissingKey, Ending(CONFIGURATION, "Keys are read from the environment only, never from the command line.")),
     (NoModelConfigured, Ending(CONFIGURATION, _NO_MODEL)),
     (InvalidTranscript, Ending(ERROR, "")),
@@ -56,10 +67,9 @@ _BY_CLASS: tuple[tuple[type[Exception], Ending], ...] = (  # the first that fits
     (InvalidReply, Ending(PROVIDER, "Ask again, or look at the server's address and --style.")),
     (RunTimeout, Ending(LIMIT, "Ask again, or ask for less at once.")),
     (NoSuchConversation, Ending(ERROR, "`toolnexus memory ls` lists all.")),
-    (AlreadyAnswered, Ending(ERROR, "`toolnexus memory show ID` tells how it went on.")),
     (CorruptConversation, Ending(STORE, "")),
     (StoreTooNew, Ending(STORE, "")),
-    (StoreError, Ending(STORE, "Ask with --no-store, or keep conversations elsewhere: --store or TOOLNEXUS_HOME.")),
+    (StoreError, Ending(STORE, _ELSEWHERE)),
     (ConversationConflict, Ending(STORE, "Ask again.")),
     (ConversationFenced, Ending(STORE, "")),
     (ConversationBusy, Ending(STORE, "Ask again when the other turn is over.")),
@@ -73,11 +83,48 @@ _BY_KIND = {
 }
 
 
-def ending(error: Exception) -> Ending:
-    """What an error comes to."""
+# What the library calls its options, and what they are here. One that cannot be given here is left out.
+_SPOKEN = (
+    (r",? (?:or )?give api_key=", ""),
+    (r"(?:Give )?api_key= or headers= instead", f"Set {KEY} instead"),
+    (r"\bgive base_url=(?: as well)?", "give its address with --base-url"),
+    (r"\bbase_url=?", "--base-url"),
+    (r"\bstyle=", "--style "),
+    (r"\bapi_key\b=?", KEY),
+    (r" Leave it out to remember nothing\.", ""),
+    (r"\Aid is (.*); a conversation id is a str of (.*)", r"The ID is \1; an ID has \2"),
+)
+
+
+def told(error: Exception) -> str:
+    """What an error says, in the words of the command line."""
+    if isinstance(error, AlreadyAnswered):
+        where = f" in conversation {error.conversation_id!r}" if error.conversation_id else ""
+        return f"Nothing waits{where} any more: its last turn is over."
+    text = str(error)
+    if not isinstance(error, ConfigurationError):
+        return text  # of a server, say, which calls its things as it likes
+    for ours, here in _SPOKEN:
+        text = re.sub(ours, here, text)
+    return text
+
+
+def ending(error: Exception, *, asked: bool = False) -> Ending:
+    """What an error comes to.
+
+    Args:
+        asked: Whether it was a question, which could do without a store.
+    """
+    if isinstance(error, AlreadyAnswered) and error.conversation_id:
+        return Ending(ERROR, f"`toolnexus memory show {shlex.quote(error.conversation_id)}` tells how it went on.")
     if isinstance(error, ProviderError):
         return _BY_KIND.get(error.kind, Ending(PROVIDER, "Ask again, or name another model with -m."))
-    return next((found for kind, found in _BY_CLASS if isinstance(error, kind)), Ending(ERROR, "-vv shows more."))
+    found = next((found for kind, found in _BY_CLASS if isinstance(error, kind)), Ending(ERROR, "-vv shows more."))
+    return (
+        found._replace(advice=f"{_ELSEWHERE} --no-store asks without.")
+        if asked and found.advice is _ELSEWHERE
+        else found
+    )
 
 
 def code_of(result: RunResult) -> int:

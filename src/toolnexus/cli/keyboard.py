@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from toolnexus.cli.render import dumb
 from toolnexus.errors import MissingExtra
 
 try:
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.application import create_app_session
     from prompt_toolkit.output import create_output
+    from prompt_toolkit.output.plain_text import PlainTextOutput
 except ImportError as exc:
     raise MissingExtra("The toolnexus commands", extra="cli") from exc
 
 if TYPE_CHECKING:
     from toolnexus.cli.render import Notes
     from toolnexus.cli.session import Interrupts
+
+_LEAVE = ("/quit", "/exit")
+_COMMAND = re.compile(r"\s*/[\w?-]*(?:\s|$)")  # and no path, which has a second slash
+_COMMANDS = "That was not sent. /quit and /exit leave, as Ctrl-D does; everything else is a question."
 
 
 class Terminal:
@@ -40,19 +48,29 @@ class Terminal:
 
 
 async def typed(notes: Notes, interrupts: Interrupts) -> AsyncIterator[str]:
-    """Yield what a person types, until Ctrl-D or Ctrl-C twice."""
+    """Yield what a person asks, until `/quit`, Ctrl-D or Ctrl-C twice."""
     session = _session()
     while True:
         try:
-            yield await session.prompt_async("› ")
+            line = await session.prompt_async("› ")
         except EOFError:
             return
         except KeyboardInterrupt:
             if interrupts.press():
                 return
             notes.line("Ctrl-C again, or Ctrl-D, leaves.", style="dim")
+        else:
+            if line.strip() in _LEAVE:
+                return
+            if _COMMAND.match(line):
+                notes.line(_COMMANDS, style="yellow")
+            else:
+                yield line
 
 
 def _session() -> PromptSession[str]:
     # The prompt goes to stderr: stdout is the answer's.
-    return PromptSession(output=create_output(stdout=sys.stderr))
+    if not dumb():
+        return PromptSession(output=create_output(stdout=sys.stderr))
+    with create_app_session(output=PlainTextOutput(sys.stderr)):  # given as an argument, it would be redrawn
+        return PromptSession()

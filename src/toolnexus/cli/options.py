@@ -24,7 +24,9 @@ _STORE = click.option(
 _MODEL = (
     click.option("-m", "--model", metavar="MODEL", help="provider:model, or `demo`. [TOOLNEXUS_MODEL]"),
     click.option("-s", "--system", metavar="TEXT", help="The system prompt."),
-    click.option("--base-url", metavar="URL", help="Any model endpoint. [TOOLNEXUS_BASE_URL]"),
+    click.option(
+        "--base-url", metavar="URL", help="Any model endpoint; its key is TOOLNEXUS_API_KEY. [TOOLNEXUS_BASE_URL]"
+    ),
     click.option("--style", metavar="STYLE", help="What the endpoint speaks: openai or anthropic. [TOOLNEXUS_STYLE]"),
 )
 _CONVERSATION = (

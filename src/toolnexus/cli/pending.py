@@ -10,11 +10,12 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from toolnexus.cli.approvals import answered, arguments_of, denied, granted, tool_of
+from toolnexus.cli.exits import Misused
 from toolnexus.cli.stores import place
-from toolnexus.errors import ConfigurationError
+from toolnexus.messages import INTERRUPTED
 
 if TYPE_CHECKING:
     from toolnexus import Message
@@ -23,8 +24,19 @@ if TYPE_CHECKING:
     from toolnexus.stores.log import Log
     from toolnexus.suspension import Answer, Request
 
-Left = Literal["", "waiting", "cut off"]
-"""How a conversation was left: its last turn ended, waits for a person, or acted and lost its process."""
+
+class Left(NamedTuple):
+    """How a conversation was left.
+
+    Attributes:
+        how: Its last turn ended, waits for a person, or was stopped while a tool ran that may have acted.
+        waiting: What it waits for.
+        unknown: The tools of which nobody knows whether they ran.
+    """
+
+    how: Literal["", "waiting", "cut off"] = ""
+    waiting: Sequence[Request] = ()
+    unknown: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +57,11 @@ class Given:
         """The answers to what waits.
 
         Raises:
-            ConfigurationError: There is no such request, or this is no answer to it.
+            Misused: There is no such request, or this is no answer to it.
         """
         known = [request["id"] for request in waiting]
         if unknown := [each for each in self.requests if each not in known]:
-            raise ConfigurationError(f"No request {unknown[0]!r} waits. These do: {', '.join(known) or 'none'}.")
+            raise Misused(f"No request {unknown[0]!r} waits. These do: {', '.join(known) or 'none'}.")
         chosen = [request for request in waiting if not self.requests or request["id"] in self.requests]
         return [self._answer(request) for request in chosen]
 
@@ -58,7 +70,7 @@ class Given:
             return denied(request, self.text)
         if (self.how == "answer") == bool(tool_of(request)):
             wanted = "--approve or --deny" if tool_of(request) else "--answer TEXT or --deny"
-            raise ConfigurationError(f"{_what(request)!r} is answered with {wanted}.")
+            raise Misused(f"{_what(request)!r} is answered with {wanted}.")
         return answered(request, self.text) if self.how == "answer" else granted(request)
 
 
@@ -71,13 +83,31 @@ def left(log: Log, seen: LogSlice) -> Left:
     """How a conversation was left."""
     if log.open is not None:
         gone = seen.lease is None or seen.lease.left <= 0
-        return "cut off" if gone and log.open.acted else ""
-    if waiting(log):
-        return "waiting"
+        return Left("cut off", unknown=unknown(log)) if gone and log.open.acted else Left()
+    if requests := waiting(log):
+        return Left("waiting", waiting=requests)
     last = log.turns[-1] if log.turns else None
     if last is None or last.status != "interrupted" or not last.count:
-        return ""
-    return "cut off" if last.outcome.get("error", {}).get("kind") == "owner_gone" else ""
+        return Left()
+    names = unknown(log)
+    died = last.outcome.get("error", {}).get("kind") == "owner_gone"
+    return Left("cut off", unknown=names) if names or died else Left()
+
+
+def unknown(log: Log) -> list[str]:
+    """The tools whose calls at the end of a conversation may have acted, or not: nobody knows."""
+    turn = log.open or log.recorded
+    acted = None if turn is None else {call for step, call in turn.effects - turn.harmless if step == turn.step}
+    ids: set[str] = set()
+    for message in reversed(history(log)):
+        if message["role"] == "assistant":
+            return [call["function"]["name"] for call in message.get("tool_calls", ()) if call["id"] in ids]
+        if message["role"] != "tool":
+            break
+        call_id = message["tool_call_id"]
+        if message.get("content") == INTERRUPTED and "retried" not in message and (acted is None or call_id in acted):
+            ids.add(call_id)
+    return []
 
 
 def waiting(log: Log) -> list[Request]:
@@ -107,6 +137,11 @@ def how_to(
         yield _command(conversation_id, settings, environ, *answer)
     if several:
         yield "All of them are answered alike, or with --request ID only those that are named."
+
+
+def again(conversation_id: str, settings: Settings, environ: Mapping[str, str]) -> str:
+    """The command that asks a person what a conversation waits for."""
+    return _command(conversation_id, settings, environ).strip()
 
 
 def _what(request: Request) -> str:

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Self
 
-from toolnexus.cli.render import PATIENCE, fancy
+from toolnexus.cli.render import PATIENCE, coloured, fancy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +56,7 @@ def _bar() -> Progress:
         BarColumn(),
         TextColumn("{task.percentage:.0f} %"),
         TimeRemainingColumn(),
-        console=Console(file=sys.stderr),
+        console=Console(file=sys.stderr, color_system="auto" if coloured(sys.stderr) else None),
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,

@@ -32,6 +32,7 @@ try:
     from rich.live import Live
     from rich.style import Style
     from rich.text import Text
+    from rich.theme import Theme
 except ImportError as exc:
     raise MissingExtra("The toolnexus commands", extra="cli") from exc
 
@@ -101,8 +102,27 @@ def forget(stream: TextIO) -> None:
 
 
 def fancy(stream: TextIO) -> bool:
-    """Whether colours and redrawing are welcome there."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")
+    """Whether a layout for people and redrawing are welcome there."""
+    return stream.isatty() and not dumb()
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether colours, and bold or dim letters, are welcome there."""
+    return fancy(stream) and not os.environ.get("NO_COLOR")
+
+
+def dumb() -> bool:
+    """Whether the terminal only writes letters."""
+    return os.environ.get("TERM") in ("dumb", "unknown")
+
+
+def _look(stream: TextIO) -> dict[str, Any]:
+    """How a console on a stream is to look. Without a colour system rich leaves out bold and dim as well."""
+    return {
+        "file": stream,
+        "color_system": "auto" if coloured(stream) else None,
+        "theme": Theme({"markdown.code": "bold cyan"}),  # rich's own has a black background, whatever the terminal's is
+    }
 
 
 class Lines:
@@ -114,13 +134,13 @@ class Lines:
 
     def __init__(self, *, verbatim: bool = False) -> None:
         self._out = PlainAnswer(sys.stdout)
-        self._fancy = fancy(sys.stdout)
+        self._coloured = coloured(sys.stdout)
         self._verbatim = verbatim
 
     def line(self, text: str = "", *, style: str = "") -> None:
         """Write a line. The style is for people who see colours."""
         text = text if self._verbatim else visible(text)
-        if style and self._fancy:
+        if style and self._coloured:
             text = Style.parse(style).render(text, color_system=ColorSystem.STANDARD)
         self._out.text(f"{text}\n")
 
@@ -143,7 +163,7 @@ class Screen:
     def __init__(self, *, reasoning: bool = False) -> None:
         live = fancy(sys.stdout)
         self.notes = Notes()
-        self._answer: Answer = MarkdownAnswer(Console(file=sys.stdout)) if live else PlainAnswer(sys.stdout)
+        self._answer: Answer = MarkdownAnswer(Console(**_look(sys.stdout))) if live else PlainAnswer(sys.stdout)
         self.tools = False
         self._piped = not sys.stdout.isatty()
         self._held: list[str] = []
@@ -216,9 +236,7 @@ class Notes:
 
     def __init__(self) -> None:
         self._live_allowed = fancy(sys.stderr)
-        self._console = _Console(
-            file=sys.stderr, highlight=False, markup=False, emoji=False, no_color=not self._live_allowed
-        )
+        self._console = _Console(**_look(sys.stderr), highlight=False, markup=False, emoji=False)
         self._waiting: dict[str, tuple[str, float]] = {}
         self._held: list[tuple[str, str]] | None = None
         self._timer: asyncio.TimerHandle | None = None

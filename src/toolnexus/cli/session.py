@@ -6,20 +6,21 @@ import asyncio
 import signal
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from toolnexus import Finished, RunResult, ToolnexusError
+from toolnexus import Finished, ProviderError, RunResult, ToolnexusError
 from toolnexus.cli import exits
+from toolnexus.cli.pending import Given
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from toolnexus import Client
     from toolnexus._stream import RunStream
-    from toolnexus.cli.pending import Given, Left
+    from toolnexus.cli.pending import Left
     from toolnexus.cli.render import Notes, Screen
     from toolnexus.suspension import Answer, Request
 
@@ -50,9 +51,10 @@ class Session:
     Attributes:
         label: The model, as the status line names it.
         how_to: Lines that say how to answer what a turn waits for.
-        left: How the conversation was left when the session began.
-        waiting: What its last turn waited for then.
+        again: The command that asks about it. None: nothing is kept, so none can.
+        look: Tells how the conversation was left.
         alone: Whether nobody is there to be asked.
+        keyless: Whether requests go to an address without a key.
     """
 
     client: Client
@@ -62,9 +64,10 @@ class Session:
     screen: Screen
     interrupts: Interrupts
     how_to: Callable[[Sequence[Request]], Iterable[str]]
-    left: Left
-    waiting: Sequence[Request]
+    again: str | None
+    look: Callable[[], Awaitable[Left]]
     alone: bool
+    keyless: bool = False
     verbose: int = 0
 
     async def exchange(self, prompt: str) -> int:
@@ -74,6 +77,26 @@ class Session:
     async def resume(self, given: Given) -> int:
         """Go on with a turn that waits for a person or was interrupted, and show what happens, as `exchange` does."""
         return await self._watched(self._resume(given))
+
+    async def go_on(self) -> int:
+        """Let the turn that the conversation was left with come to its end, if somebody is there to be asked about it.
+
+        Returns `DONE` if the next question may be asked.
+        """
+        left = await self.look()
+        if left.how == "waiting":
+            self.screen.notes.line("The last turn is waiting for an answer.", style="yellow")
+            if self.alone:
+                for line in self.how_to(left.waiting):
+                    self.screen.notes.line(line, style="yellow")
+                return exits.PENDING
+        elif left.how == "cut off":
+            tools = ", ".join(left.unknown) or "a tool"
+            told = f"The last turn was cut off while {tools} ran. Nobody knows what it did."
+            self.screen.notes.line(told, style="yellow")
+            if self.alone and self.again:
+                self.screen.notes.line(f"Going on without it; `{self.again}` would have asked.", style="dim")
+        return exits.DONE if self.alone or not left.how else await self.resume(Given())
 
     async def _watched(self, turn: Coroutine[Any, Any, RunResult]) -> int:
         work = asyncio.create_task(turn)
@@ -91,13 +114,14 @@ class Session:
                 result = await work
         except ToolnexusError as error:
             self.screen.close()
-            report(self.screen.notes, error, verbose=self.verbose)
+            report(self.screen.notes, error, verbose=self.verbose, keyless=self.keyless)
             return exits.ending(error).code
         except asyncio.CancelledError:
             self.screen.close()
             if not pressed:
                 raise
             self.screen.notes.line("Interrupted. What was said is kept.", style="yellow")
+            await self._doubt()
             return exits.INTERRUPTED
         if result.status == "pending":
             for line in self.how_to(result.pending):
@@ -107,12 +131,23 @@ class Session:
         self.screen.notes.line(self._status(result), style="dim")
         return exits.code_of(result)
 
+    async def _doubt(self) -> None:
+        """Say which tools may have acted in a turn that was just stopped, and what asks about them."""
+        if unknown := (await self.look()).unknown:
+            asks = f" `{self.again}` asks." if self.again else ""
+            self.screen.notes.line(f"{', '.join(unknown)} may have run; its outcome is unknown.{asks}", style="yellow")
+
     async def converse(self, lines: AsyncIterator[str]) -> int:
         """Ask one line after the other. Returns the exit code of the last one."""
         code = exits.DONE
         async for line in lines:
             if line.strip():
-                code = await self.exchange(line)
+                doubtful = code == exits.INTERRUPTED and (await self.look()).unknown
+                code = await self.go_on() if doubtful else exits.DONE
+                if code == exits.DONE:
+                    code = await self.exchange(line)
+                else:
+                    self.screen.notes.line("Your question was not sent.", style="yellow")
             if self.interrupts.leaving or (code == exits.PENDING and self.alone):
                 break  # the next line would count what waits as not answered
         return exits.INTERRUPTED if self.interrupts.leaving else code
@@ -123,13 +158,19 @@ class Session:
     async def _resume(self, given: Given) -> RunResult:
         if given.how is None:
             return await self._continued(None)
-        waiting = self.waiting
+        waiting = (await self.look()).waiting
         if not waiting:  # it was interrupted, and nobody was asked yet
             asked = await self._continued(None)
             if asked.status != "pending":
                 return asked
             waiting = asked.pending
-        return await self._continued(given.answers(waiting))
+        try:
+            answers = given.answers(waiting)
+        except exits.Misused as error:
+            for line in self.how_to(waiting):
+                error.add_note(line)
+            raise
+        return await self._continued(answers)
 
     async def _continued(self, answers: Sequence[Answer] | None) -> RunResult:
         events = self.client.stream_resume(self.conversation, self.tools, answers=answers, keep_interrupted=True)
@@ -150,12 +191,18 @@ class Session:
         return f"{self.label}{tokens} · {self.conversation}"
 
 
-def report(notes: Notes, error: Exception, *, verbose: int) -> None:
-    """Say what happened and what to do."""
-    notes.line(f"Error: {error}", style="red")
+def report(notes: Notes, error: Exception, *, verbose: int, asked: bool = True, keyless: bool = False) -> None:
+    """Say what happened and what to do.
+
+    Args:
+        asked: Whether it was a question.
+        keyless: Whether requests went to an address without a key.
+    """
+    notes.line(f"Error: {exits.told(error)}", style="red")
     for added in getattr(error, "__notes__", ()):
         notes.line(added, style="red")
-    if advice := exits.ending(error).advice:
+    refused = isinstance(error, ProviderError) and error.status == 401
+    if advice := exits.NO_KEY if keyless and refused else exits.ending(error, asked=asked).advice:
         notes.line(advice)
     if verbose > 1:
         notes.line("".join(traceback.format_exception(error)).rstrip(), style="dim")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,9 @@ try:
 except ImportError as exc:
     raise MissingExtra("The toolnexus commands", extra="cli") from exc
 
+KEY = "TOOLNEXUS_API_KEY"
+"""The variable with the key for an endpoint that was named by its address."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -21,6 +24,7 @@ class Settings:
 
     Attributes:
         model: None: look for one.
+        api_key: The key for `base_url`; it is sent nowhere else. None: the one that the address is known to want.
         latest: Continue the conversation that was saved last.
         conversation: Continue this one, or begin it. None: begin one with an id of its own.
         keep: Whether the conversation is kept.
@@ -32,6 +36,7 @@ class Settings:
 
     model: str | None = None
     base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     style: str | None = None
     system: str = ""
     latest: bool = False
@@ -48,6 +53,7 @@ def read(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     return Settings(
         model=flags.get("model") or environ.get("TOOLNEXUS_MODEL") or None,
         base_url=flags.get("base_url") or environ.get("TOOLNEXUS_BASE_URL") or None,
+        api_key=environ.get(KEY, "").strip() or None,
         style=flags.get("style") or environ.get("TOOLNEXUS_STYLE") or None,
         system=flags.get("system") or "",
         latest=bool(flags.get("latest")),
@@ -86,5 +92,5 @@ def home(environ: Mapping[str, str]) -> Path:
     except RuntimeError as error:
         raise ConfigurationError(
             "The home directory is not known, so there is no place for conversations. "
-            "Set TOOLNEXUS_HOME to a full path, or ask with --no-store."
+            "Set TOOLNEXUS_HOME to a full path."
         ) from error

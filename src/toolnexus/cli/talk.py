@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import os
-import shlex
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,11 +18,12 @@ from toolnexus.cli.approvals import Approvals
 from toolnexus.cli.grants import Grants
 from toolnexus.cli.latest import latest, note
 from toolnexus.cli.names import new_id
-from toolnexus.cli.pending import Given, history, how_to, left, waiting
+from toolnexus.cli.pending import Given, Left, again, history, how_to, left
 from toolnexus.cli.render import Notes, Screen
 from toolnexus.cli.session import Interrupts, Session
 from toolnexus.cli.settings import home
 from toolnexus.cli.stores import opened, read, unfolded, unknown
+from toolnexus.providers import PROVIDERS
 
 if TYPE_CHECKING:
     from toolnexus import Client, Message
@@ -37,7 +38,7 @@ async def ask(settings: Settings, question: str) -> int:
     async with _session(settings, ask=_somebody()) as session:
         if session.tools is demo.TOOLS:
             session.screen.notes.line(f"The model is {session.label}.", style="dim")
-        if (code := await _go_on(session)) != exits.DONE:
+        if (code := await session.go_on()) != exits.DONE:
             return code
         return await session.exchange(question)
 
@@ -48,10 +49,11 @@ async def chat(settings: Settings) -> int:
         notes, interrupts = session.screen.notes, session.interrupts
         notes.line(f"toolnexus {__version__} · {session.label} · {session.conversation}", style="bold")
         if not at_terminal():
-            await _go_on(session)
+            if (code := await session.go_on()) != exits.DONE:
+                return code
             return await session.converse(_piped())
-        notes.line("Ctrl-C stops an answer, Ctrl-D leaves.", style="dim")
-        await _go_on(session)
+        notes.line("Ctrl-C stops an answer, Ctrl-D or /quit leaves.", style="dim")
+        await session.go_on()
         from toolnexus.cli.keyboard import typed
 
         code = await session.converse(typed(notes, interrupts))
@@ -67,22 +69,6 @@ async def resume(settings: Settings, given: Given) -> int:
     # Who answers by a flag is not asked anything else.
     async with _session(settings, ask=_somebody() and given.how is None) as session:
         return await session.resume(given)
-
-
-async def _go_on(session: Session) -> int:
-    """Let the turn that a conversation was left with come to its end, if somebody is there to be asked about it."""
-    if not session.left:
-        return exits.DONE
-    told = {
-        "waiting": "The last turn waits for an answer.",
-        "cut off": "The last turn was cut off while a tool ran. Nobody knows what it did.",
-    }
-    session.screen.notes.line(told[session.left], style="yellow")
-    if session.alone:
-        again = f"toolnexus resume {shlex.quote(session.conversation)}"
-        session.screen.notes.line(f"Going on without it; `{again}` would have asked.", style="dim")
-        return exits.DONE
-    return await session.resume(Given())
 
 
 def at_terminal() -> bool:
@@ -130,13 +116,27 @@ async def _session(settings: Settings, *, ask: bool) -> AsyncGenerator[Session]:
                     screen=screen,
                     interrupts=Interrupts(),
                     how_to=partial(how_to, conversation, settings=settings, environ=os.environ),
-                    left=left(*found) if found else "",
-                    waiting=waiting(found[0]) if found else (),
+                    again=again(conversation, settings, os.environ) if settings.keep else None,
+                    look=partial(_left, store, conversation),
                     alone=not ask,
+                    keyless=_keyless(settings, os.environ),
                     verbose=settings.verbose,
                 )
     finally:
         screen.close()
+
+
+async def _left(store: LogStore, conversation: str) -> Left:
+    """How a conversation was left."""
+    found = await read(store, conversation)
+    return left(*found) if found else Left()
+
+
+def _keyless(settings: Settings, environ: Mapping[str, str]) -> bool:
+    """Whether requests go to an address that was named without a key for it."""
+    if not settings.base_url or settings.api_key:
+        return False
+    return not discover.sends_key(settings.base_url, environ)
 
 
 def _approvals(settings: Settings, notes: Notes, *, ask: bool) -> Approvals:
@@ -185,9 +185,13 @@ def _line(settings: Settings, store: LogStore, approvals: Approvals) -> _Line:
             wait_for=approvals.answer,
         )
         return _Line(client, demo.TOOLS, f"{model} (scripted, no AI)")
+    named = "" if settings.base_url or not model or model.partition(":")[0] in PROVIDERS else model
+    if meant := difflib.get_close_matches(named, demo.NAMES, n=1, cutoff=0.7):
+        raise ConfigurationError(f"There is no model {model!r}. Did you mean {meant[0]!r}?")
     client = create_client(
         model,
         base_url=settings.base_url,
+        api_key=settings.api_key if settings.base_url else None,
         style=settings.style,
         store=store,
         system_prompt=settings.system,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from toolnexus import ConversationConflict
 from toolnexus.cli import exits
-from toolnexus.cli.stores import opened, unknown
+from toolnexus.cli.stores import opened, unfolded, unknown
 from toolnexus.errors import NoSuchConversation
 
 if TYPE_CHECKING:
@@ -32,8 +33,13 @@ async def fork(url: str | None, conversation_id: str, new_id: str, notes: Notes,
         at: The last turn to take along: its number, as `show` has it, or its id. None: all of them.
     """
     async with opened(url) as store:
-        turn = at and _named(at, await store.turns(conversation_id))
         try:
+            turns = await store.turns(conversation_id) if at else ()
+            turn = at and _named(at, turns)
+            if turn and turn not in {each.id for each in turns}:
+                notes.line(f"Error: Conversation {conversation_id!r} has no turn {at!r}.", style="red")
+                notes.line(f"`toolnexus memory show {shlex.quote(conversation_id)}` numbers them.")
+                return exits.ERROR
             await store.fork(conversation_id, new_id, at=turn)
         except NoSuchConversation:
             return await unknown(store, [conversation_id], notes)
@@ -53,11 +59,26 @@ async def undo(url: str | None, conversation_id: str, notes: Notes, *, turns: in
     return exits.DONE
 
 
-async def remove(url: str | None, conversation_ids: Sequence[str], notes: Notes) -> int:
-    """Forget conversations."""
+async def remove(
+    url: str | None, conversation_ids: Sequence[str], notes: Notes, *, ask: Callable[[str], bool] | None
+) -> int:
+    """Forget conversations: all of them or, if one is not there, none.
+
+    Args:
+        ask: Asks a person whether they are sure. None: they are.
+    """
+    ids = list(dict.fromkeys(conversation_ids))
     async with opened(url) as store:
-        missing = [each for each in conversation_ids if not await store.delete(each)]
-        return await unknown(store, missing, notes) if missing else exits.DONE
+        if missing := [each for each in ids if await unfolded(store, each) is None]:
+            return await unknown(store, missing, notes)
+        named = ", ".join(ids)
+        if ask and not ask(f"Remove {named}? It cannot be brought back."):
+            notes.line("Nothing was removed.", style="dim")
+            return exits.ERROR
+        for each in ids:
+            await store.delete(each)
+    notes.line(f"Removed: {named}", style="dim")
+    return exits.DONE
 
 
 def taken(conversation_id: str, notes: Notes) -> int:

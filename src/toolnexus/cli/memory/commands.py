@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from toolnexus.cli import exits
@@ -99,10 +101,12 @@ def undo(conversation: str, store: str | None, turns: int) -> int:
 
 @memory.command()
 @click.argument("conversations", metavar="ID...", nargs=-1, required=True)
+@click.option("-f", "--yes", is_flag=True, help="Do not ask.")
 @store
-def rm(conversations: tuple[str, ...], store: str | None) -> int:
-    """Forget conversations."""
-    return _run(changes.remove(_url(store), conversations, Notes()))
+def rm(conversations: tuple[str, ...], store: str | None, yes: bool) -> int:
+    """Forget conversations. On a terminal it asks first."""
+    ask = partial(click.confirm, err=True) if not yes and sys.stdin.isatty() and sys.stderr.isatty() else None
+    return _run(changes.remove(_url(store), conversations, Notes(), ask=ask))
 
 
 @memory.command()

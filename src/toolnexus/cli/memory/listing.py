@@ -73,6 +73,11 @@ def _write(page: Page, *, as_json: bool) -> None:
     out.close()
 
 
+def called(status: str) -> str:
+    """What a person is told of a turn's status. Programs get the library's own word."""
+    return {"open": "running", "suspended": "waiting"}.get(status, status)
+
+
 def _plain(listed: Listed) -> dict[str, Any]:
     return {
         "id": listed.id,
@@ -90,7 +95,7 @@ def _columns(listed: Listed) -> tuple[str, ...]:
         listed.title or "",
         _moment(listed).isoformat(" ", "minutes"),
         str(listed.messages),
-        listed.status,
+        called(listed.status),
         listed.preview,
     )
 
@@ -115,7 +120,7 @@ def table(page: Page, *, now: float, width: int) -> Iterator[str]:
 
 def _row(each: Listed, now: float) -> tuple[str, ...]:
     told = _on_one_line(each.title or each.preview)
-    return _on_one_line(each.id), ago(each.updated, now), str(each.messages), each.status, told
+    return _on_one_line(each.id), ago(each.updated, now), str(each.messages), called(each.status), told
 
 
 def _chop(text: str, width: int) -> str:

@@ -196,5 +196,5 @@ def _call(function: FunctionCall, result: Message | None, *, full: bool) -> Iter
         return
     arguments = function["arguments"]
     read = read_arguments(arguments)
-    called = call_line(function["name"], arguments if read is None else read)
-    yield Line(f"  {called} {mark} {cut(output, max(WIDTH - len(called), WIDTH // 3))}", style)
+    shown = call_line(function["name"], arguments if read is None else read)
+    yield Line(f"  {shown} {mark} {cut(output, max(WIDTH - len(shown), WIDTH // 3))}", style)
