@@ -86,7 +86,7 @@ class Engine:
         """The result of a run that is remembered nowhere: `forgotten`, drained."""
         messages = _transcript(prompt, history)
         run = await self._prepare(toolkit, options, None, stream=on_text is not None)
-        return await drain(_turns.forgotten(run, messages), on_text, self._tell)
+        return await self.drain(_turns.forgotten(run, messages), on_text, self._tell)
 
     def forgotten(
         self, prompt: Prompt | None, toolkit: Tools, history: Iterable[Mapping[str, Any]] | None, options: Options
@@ -140,7 +140,7 @@ class Engine:
         run = await self._prepare(toolkit, options, None, stream=on_text is not None)
         opened = turn.opened(given, {tool.name for tool in run.tools}, now=self._asking.now())
         start = _turns.reopened(turn, opened, run, turn.turn_id or run.turn_id)
-        return await drain(_turns.forgotten(start.run, start.transcript, opened), on_text, self._tell)
+        return await self.drain(_turns.forgotten(start.run, start.transcript, opened), on_text, self._tell)
 
     def resumed(
         self,
@@ -205,6 +205,27 @@ class Engine:
             store, conversation_id, prompt, wait=options.patience, keep_interrupted=options.keep_interrupted
         )
 
+    @staticmethod
+    async def drain(
+        events: AsyncGenerator[Event, None],
+        on_text: Callable[[str], Any] | None = None,
+        tell: _turns.Tell | None = None,
+    ) -> RunResult:
+        """Read a run to its end."""
+        result: RunResult | None = None
+        try:
+            async for event in events:
+                if tell is not None:
+                    await tell(event)
+                if isinstance(event, Finished):
+                    result = event.result
+                elif on_text is not None and isinstance(event, TextDelta):
+                    await _callbacks.tell("on_text", on_text, event.text)
+        finally:
+            await events.aclose()
+        assert result is not None, "a run ends with Finished or an error"
+        return result
+
     def watched(self, events: AsyncGenerator[Event, None]) -> RunStream:
         """The events for a reader, who may leave or fall asleep."""
         return RunStream(events, reader_timeout=self._settings.reader_timeout)
@@ -257,24 +278,3 @@ def _transcript(prompt: Prompt | None, history: Iterable[Mapping[str, Any]] | No
     elif not messages or messages[-1]["role"] not in ("user", "tool"):
         raise ConfigurationError("prompt=None needs a history that ends in a user message or in tool results.")
     return messages
-
-
-async def drain(
-    events: AsyncGenerator[Event, None],
-    on_text: Callable[[str], Any] | None = None,
-    tell: _turns.Tell | None = None,
-) -> RunResult:
-    """Read a run to its end."""
-    result: RunResult | None = None
-    try:
-        async for event in events:
-            if tell is not None:
-                await tell(event)
-            if isinstance(event, Finished):
-                result = event.result
-            elif on_text is not None and isinstance(event, TextDelta):
-                await _callbacks.tell("on_text", on_text, event.text)
-    finally:
-        await events.aclose()
-    assert result is not None, "a run ends with Finished or an error"
-    return result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import inspect
 import json
 import logging
@@ -178,6 +177,8 @@ def unknown_tool(name: str, known: Iterable[str]) -> ToolResult:
 
 def closest(name: str, known: Iterable[str]) -> list[str]:
     """The up to three of the known names that are most like `name`, best first."""
+    import difflib  # only a mistaken model needs it
+
     by_folded = {other.casefold(): other for other in known}
     return [by_folded[found] for found in difflib.get_close_matches(name.casefold(), by_folded, n=3, cutoff=0.0)]
 

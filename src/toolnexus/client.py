@@ -7,11 +7,9 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from typing import TYPE_CHECKING, Any, Unpack
 
 from toolnexus._checks import at_least, check_id
-from toolnexus._engine import Engine, Settings, Tools, drain
 from toolnexus._source import HTTPSource, ModelSource
 from toolnexus.blocking import BlockingStream, blocking
 from toolnexus.clock import Clock, SystemClock
-from toolnexus.conversation import Conversation
 from toolnexus.errors import ConfigurationError
 from toolnexus.options import ResumeOptions, RunOptions, TurnOptions, chosen
 from toolnexus.stores import ConversationStore
@@ -20,7 +18,9 @@ from toolnexus.transport import Limits, Transport
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from toolnexus._engine import Tools
     from toolnexus._stream import RunStream
+    from toolnexus.conversation import Conversation
     from toolnexus.events import Event, RunResult
     from toolnexus.hooks import Hooks
     from toolnexus.messages import Prompt
@@ -35,6 +35,9 @@ class Client:
     """
 
     def __init__(self, source: ModelSource, *, store: ConversationStore | str | None, **settings: Any) -> None:
+        # Loaded with the first client: what runs need takes longer to import than all else.
+        from toolnexus._engine import Engine, Settings
+
         self._engine = Engine(source, Settings(**settings))
         self._store, self._owns_store = _open(store)
 
@@ -97,7 +100,7 @@ class Client:
             return await self._engine.run(prompt, toolkit, None, chosen(options, TurnOptions), on_text=on_text)
         stream = on_text is not None
         events = self._engine.remembered(prompt, toolkit, self._store, id, chosen(options, TurnOptions), stream=stream)
-        return await drain(events, on_text)
+        return await self._engine.drain(events, on_text)
 
     def stream(
         self,
@@ -152,7 +155,9 @@ class Client:
             NoSuchConversation: There is none of this id.
             ToolnexusError: As for `ask`.
         """
-        return await drain(self._resumed(id, toolkit, answers, options, stream=on_text is not None), on_text)
+        return await self._engine.drain(
+            self._resumed(id, toolkit, answers, options, stream=on_text is not None), on_text
+        )
 
     def stream_resume(
         self,
@@ -201,6 +206,8 @@ class Client:
     def conversation(self, toolkit: Tools = None, id: str | None = None) -> Conversation:
         """A conversation as an object. Without an id it keeps its own list and touches no store."""
         check_id(id)
+        from toolnexus.conversation import Conversation
+
         return Conversation(self._engine, toolkit, self._store, id)
 
     run_sync = blocking(run)

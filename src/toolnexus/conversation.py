@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from toolnexus import _turns_plain
-from toolnexus._engine import Engine, Tools, drain
 from toolnexus.messages import Message, Prompt, copy_messages
 from toolnexus.options import ResumeOptions, TurnOptions, chosen
 
 if TYPE_CHECKING:
+    from toolnexus._engine import Engine, Tools
     from toolnexus._stream import RunStream
     from toolnexus.events import Event, RunResult
     from toolnexus.stores import ConversationStore
@@ -35,7 +35,7 @@ class Conversation:
         self, prompt: Prompt, *, on_text: Callable[[str], Any] | None = None, **options: Unpack[TurnOptions]
     ) -> RunResult:
         """`Client.ask`, here."""
-        return await drain(self._events(prompt, options, stream=on_text is not None), on_text)
+        return await self._engine.drain(self._events(prompt, options, stream=on_text is not None), on_text)
 
     def stream(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> RunStream:
         """`Client.stream`, here."""
@@ -49,7 +49,7 @@ class Conversation:
         **options: Unpack[ResumeOptions],
     ) -> RunResult:
         """`Client.resume`, here."""
-        return await drain(self._resumed(answers, options, stream=on_text is not None), on_text)
+        return await self._engine.drain(self._resumed(answers, options, stream=on_text is not None), on_text)
 
     def stream_resume(
         self, *, answers: Iterable[Mapping[str, Any]] | None = None, **options: Unpack[ResumeOptions]

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, NotRequired, TypeAlias, TypedDict, cast
 
 from toolnexus import _strict
@@ -19,6 +18,8 @@ from toolnexus.messages import INTERRUPTED, WAITING, copy_json
 from toolnexus.tools import ToolResult
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from toolnexus.messages import ToolMessage
     from toolnexus.tools import JSONObject, Tool, ToolContext
 
@@ -250,6 +251,8 @@ def seconds_left(request: Request, *, now: float) -> float | None:
     expires = request.get("expiresAt")
     if expires is None:
         return None
+    from datetime import datetime  # only few requests expire
+
     try:
         return datetime.fromisoformat(_point_in_time(expires)).timestamp() - now
     except ConfigurationError:  # somebody else wrote it, and in doubt it is too late
@@ -283,6 +286,8 @@ def is_retry(request: Request) -> bool:
 
 
 def _point_in_time(value: datetime | str) -> str:
+    from datetime import UTC, datetime
+
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError as error:
