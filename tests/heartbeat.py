@@ -1,4 +1,4 @@
-"""How long an event loop was kept from its next task by our own work."""
+"""How long an event loop was blocked."""
 
 from __future__ import annotations
 
@@ -11,25 +11,18 @@ BEAT = 0.002
 
 
 class Heart:
-    """`longest` is the longest time, in seconds, that the loop took from one beat to the next.
-
-    Time in which other programs had the processor does not count: no more of it than this process has worked.
-    """
+    """`longest` is the longest time, in seconds, that the loop took from one beat to the next."""
 
     def __init__(self) -> None:
         self.longest = 0.0
-        self._last = self._now()
+        self._last = time.perf_counter()
         self._handle = asyncio.get_running_loop().call_later(BEAT, self._beat)
 
     def _beat(self) -> None:
-        now = self._now()
-        self.longest = max(self.longest, min(there - then for there, then in zip(now, self._last, strict=True)))
+        now = time.perf_counter()
+        self.longest = max(self.longest, now - self._last)
         self._last = now
         self._handle = asyncio.get_running_loop().call_later(BEAT, self._beat)
-
-    @staticmethod
-    def _now() -> tuple[float, float]:
-        return time.perf_counter(), time.process_time()
 
     def stop(self) -> None:
         self._handle.cancel()
