@@ -24,6 +24,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _LISTENING = re.compile(r"([\w.-]*|\[[0-9a-fA-F:]+\])(:\d+)?/?")
 _FIELD = re.compile(r"\{(\w+)\}")
+_MODEL = "{model}"
 _LABEL = "[a-z0-9-]+"
 _NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f\\<>\"{}|^`]")
 
@@ -44,22 +45,29 @@ class Endpoint:
     """Where a client sends its requests. Its repr shows no secret.
 
     Attributes:
-        url: The whole URL of a request, query included.
+        url: The whole URL of a request, query included; `{model}` in it stands for the model's id.
+        stream_url: The same for requests whose answer is streamed.
         headers: What every request carries, names in lower case.
         model: The model id that is asked when a call names none.
         secrets: What must not be shown to anybody.
     """
 
     url: str = field(repr=False)
+    stream_url: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     target: Target
     model: str
     secrets: tuple[str, ...] = field(repr=False)
 
+    def url_of(self, model: str, *, stream: bool) -> str:
+        """The URL of a request to a model."""
+        url = self.stream_url if stream else self.url
+        return url.replace(_MODEL, quote(model, safe="/:@")) if _MODEL in url else url
+
     @property
     def shown_url(self) -> str:
         """The URL without its query, for people."""
-        return self.url.partition("?")[0]
+        return self.url_of(self.model, stream=False).partition("?")[0]
 
     def redact(self, text: str) -> str:
         """Replace the secrets in `text`, also where they are percent-encoded, JSON-escaped or in base64."""
@@ -128,7 +136,8 @@ def resolve(
         **given,
     }
     return Endpoint(
-        url=_request_url(base, row, wire),
+        url=_request_url(base, row, wire, stream=False),
+        stream_url=_request_url(base, row, wire, stream=True),
         headers=MappingProxyType(sent),
         target=Target(style=wire, host=_origin(base), provider=row),
         model=model,
@@ -272,16 +281,19 @@ def _origin(parts: SplitResult) -> str:
     return f"{parts.scheme}://{parts.netloc.lower()}"
 
 
-def _request_url(base: SplitResult, row: Provider, style: str) -> str:
+def _request_url(base: SplitResult, row: Provider, style: str, *, stream: bool) -> str:
     """The URL to call: the path that was given, or the row's, and the wire's own path unless it is there."""
     path = _squeezed(base.path)
     if not path:
         home = row.style_urls.get(style, row.base_url)
         path = _squeezed(urlsplit(_FIELD.sub("x", home)).path) if row.name else _default_path(style)
-    ending = dialect(style).path
-    if not path.endswith(ending):
-        path += ending.removeprefix("/v1") if path.endswith("/v1") else ending
-    return base._replace(path=path, netloc=base.netloc.lower(), fragment="").geturl()
+    wire = dialect(style)
+    ending, _, asked = (wire.stream_path if stream else wire.path).partition("?")
+    for known in (wire.path, wire.stream_path):
+        path = path.removesuffix(known.partition("?")[0])
+    path += ending.removeprefix("/v1") if path.endswith("/v1") else ending
+    query = "&".join(part for part in (base.query, asked) if part)
+    return base._replace(path=path, netloc=base.netloc.lower(), query=query, fragment="").geturl()
 
 
 def _squeezed(path: str) -> str:

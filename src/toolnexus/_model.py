@@ -161,7 +161,8 @@ class HTTPModel:
 
     async def _whole(self, request: Request, data: bytes, deadline: float | None) -> list[ReplyPart]:
         endpoint = self._endpoint
-        answering = self._transport.post(endpoint.url, headers=endpoint.headers, body=data, limits=self._limits)
+        url = endpoint.url_of(request.model, stream=False)
+        answering = self._transport.post(url, headers=endpoint.headers, body=data, limits=self._limits)
         answer = await (answering if deadline is None else within(deadline, answering))
         if answer.status >= 300:
             raise self._refusal(answer.status, answer.headers, answer.body)
@@ -169,7 +170,8 @@ class HTTPModel:
 
     async def _streamed(self, request: Request, data: bytes, deadline: float | None) -> AsyncGenerator[ReplyPart, None]:
         endpoint = self._endpoint
-        exchange = self._transport.stream(endpoint.url, headers=endpoint.headers, body=data, limits=self._limits)
+        url = endpoint.url_of(request.model, stream=True)
+        exchange = self._transport.stream(url, headers=endpoint.headers, body=data, limits=self._limits)
         async with exchange if deadline is None else _Entered(exchange, deadline) as answer:
             chunks = answer.chunks() if deadline is None else _Bounded(answer.chunks(), deadline)
             if answer.status >= 300:

@@ -28,6 +28,9 @@ class Provider:
         max_tokens_field: What the `openai` style calls the token limit.
         default_max_tokens: Sent when the caller gives none, for wires that require a limit. None: nothing is sent.
         call_id_form: Regular expression of the tool call ids that it accepts. None: any.
+        schema_mode: How an answer is made to fit a schema: by the wire's own option, by a tool that takes it, or
+            by asking for it in words.
+        parts: The types of content parts that it takes in a user's message. None: all that its wire can say.
         refuses_reasoning: It refuses messages that carry the reasoning it sent.
         local: It runs on the user's machine.
         note: Said with an error 400, to help.
@@ -48,6 +51,8 @@ class Provider:
     max_tokens_field: str = "max_tokens"
     default_max_tokens: int | None = None
     call_id_form: str | None = None
+    schema_mode: Literal["native", "tool", "prompt"] = "tool"
+    parts: frozenset[str] | None = None
     refuses_reasoning: bool = False
     local: bool = False
     note: str = ""

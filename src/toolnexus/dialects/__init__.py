@@ -33,6 +33,19 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseSchema:
+    """What the text of an answer has to be: JSON that fits a schema.
+
+    Attributes:
+        name: What the schema is called, 1 to 64 ASCII letters, digits, `_` or `-`.
+        schema: A JSON Schema with an object at its top.
+    """
+
+    name: str
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One request to a model, in neutral terms.
 
@@ -45,6 +58,8 @@ class Request:
         stream: Whether the answer is asked for piece by piece.
         params: Further request fields of the caller, merged last but for `messages` and `stream`; its `tools` are
             appended to ours.
+        response_schema: The answer has to fit it; calls may come before it. None: any text. A dialect spells it as the
+            wire's own option. Where a provider has none, others have taken it from the request before.
     """
 
     model: str
@@ -54,6 +69,7 @@ class Request:
     max_tokens: int | None = None
     stream: bool = False
     params: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    response_schema: ResponseSchema | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +155,11 @@ class Dialect(Protocol):
 
     style: str
     path: str
-    """What is appended to a base URL, such as `/chat/completions`."""
+    """What is appended to a base URL, such as `/chat/completions`; `{model}` stands for the model's id."""
+    stream_path: str
+    """The same for requests whose answer is streamed."""
+    parts: frozenset[str]
+    """The types of content parts that a user's message may have on this wire."""
 
     def encoder(self, target: Target) -> Encoder: ...
 

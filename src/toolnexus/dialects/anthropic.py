@@ -60,6 +60,8 @@ class Anthropic:
 
     style = "anthropic"
     path = "/v1/messages"
+    stream_path = path
+    parts = frozenset({"text", "image_url"})
 
     def __init__(self) -> None:
         self._declarations = Declarations(_declaration)

@@ -69,6 +69,8 @@ class OpenAI:
 
     style = "openai"
     path = "/chat/completions"
+    stream_path = path
+    parts = frozenset({"text", "image_url"})
 
     def __init__(self) -> None:
         self._declarations = Declarations(_declaration)
