@@ -10,6 +10,12 @@ from hypothesis import strategies as st
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
 ANTHROPIC = {"style": "anthropic", "model": "claude-sonnet-5", "host": "https://api.anthropic.com"}
 OPENAI = {"style": "openai", "model": "gpt-5-mini", "host": "https://api.openai.com"}
+GEMINI = {"style": "gemini", "model": "gemini-3-pro", "host": "https://generativelanguage.googleapis.com"}
+RESPONSES = {
+    "style": "responses",
+    "model": GEMINI["model"],
+    "host": "https://api.openai.com",
+}  # the model that is asked
 DEEPSEEK = {"style": "openai", "model": "deepseek-reasoner", "host": "https://api.deepseek.com"}
 
 texts = st.one_of(
@@ -35,7 +41,17 @@ image_parts = st.sampled_from(
         {"type": "image_url", "image_url": {"url": "https://example.org/pier.png", "detail": "low"}},
     ]
 )
-contents = st.one_of(texts, st.lists(text_parts | image_parts, min_size=1, max_size=3))
+media_parts = st.sampled_from(
+    [
+        {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}},
+        {"type": "file", "file": {"filename": "a.csv", "file_data": "data:text/csv;base64,YSxi"}},
+        {"type": "file", "file": {"file_data": "data:application/zip;base64,UEsDBA=="}},
+        {"type": "file", "file": {"file_url": "https://example.org/a.pdf"}},
+        {"type": "file", "file": {"file_id": "file_1"}},
+    ]
+)
+contents = st.one_of(texts, st.lists(text_parts | image_parts | media_parts, min_size=1, max_size=3))
 
 
 @st.composite
@@ -52,12 +68,24 @@ def replies(draw: st.DrawFn, *, calls: bool) -> dict[str, Any]:
             {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(values)}}
             for call_id, name, values in given
         ]
-    origin = draw(st.sampled_from([None, ANTHROPIC, OPENAI, DEEPSEEK]))
+    origin = draw(st.sampled_from([None, ANTHROPIC, OPENAI, DEEPSEEK, GEMINI, RESPONSES]))
     if origin is not None:
         message["origin"] = dict(origin)
         if draw(st.booleans()):
-            message["native"] = _anthropic_native(text, given) if origin is ANTHROPIC else _openai_native(given)
+            message["native"] = _native(draw, origin["style"], text, given)
     return message
+
+
+def _native(draw: st.DrawFn, style: str, text: str, calls: list[tuple[str, str, dict[str, Any]]]) -> dict[str, Any]:
+    match style:
+        case "responses":
+            return _responses_native(draw, text, calls)
+        case "anthropic":
+            return _anthropic_native(text, calls)
+        case "gemini":
+            return _gemini_native(text, calls)
+        case _:
+            return _openai_native(calls)
 
 
 def _anthropic_native(text: str, calls: list[tuple[str, str, dict[str, Any]]]) -> dict[str, Any]:
@@ -65,6 +93,35 @@ def _anthropic_native(text: str, calls: list[tuple[str, str, dict[str, Any]]]) -
     said = [{"type": "text", "text": text}] if text.strip() else []
     used = [{"type": "tool_use", "id": call_id, "name": name, "input": values} for call_id, name, values in calls]
     return {"content": [thinking, *said, *used]}
+
+
+def _gemini_native(text: str, calls: list[tuple[str, str, dict[str, Any]]]) -> dict[str, Any]:
+    said = [{"text": text, "thoughtSignature": "c2ln"}] if text else []
+    used = [{"functionCall": {"id": call_id, "name": name, "args": values}} for call_id, name, values in calls]
+    return {"parts": [{"text": "Let me see.", "thought": True}, *said, *used, {"text": "", "thoughtSignature": "ZW5k"}]}
+
+
+def _responses_native(draw: st.DrawFn, text: str, calls: list[tuple[str, str, dict[str, Any]]]) -> dict[str, Any]:
+    number = draw(st.integers(0, 20))  # some servers number the items of each reply from 0
+    thought = {"type": "reasoning", "id": f"rs_{number}", "summary": [], "content": None, "encrypted_content": "c2ln"}
+    search = {"type": "web_search_call", "id": f"ws_{number}", "status": "completed", "action": {"type": "search"}}
+    patch = {"type": "apply_patch_call", "id": f"apc_{number}", "call_id": "call_p", "status": "completed"}
+    parts = [{"type": "output_text", "text": text, "annotations": []}]
+    message = {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": parts}
+    used = [
+        {
+            "type": "function_call",
+            "id": draw(st.sampled_from([f"fc_{number}_{place}", f"item_{number}_{place}", None])),
+            "call_id": call_id,
+            "name": name,
+            "arguments": json.dumps(values),
+        }
+        for place, (call_id, name, values) in enumerate(calls)
+    ]
+    extra = draw(st.sampled_from([[], [search], [search, patch]]))
+    return {
+        "output": [thought, *extra, *draw(st.permutations([message, *used])), *draw(st.sampled_from([[], [thought]]))]
+    }
 
 
 def _openai_native(calls: list[tuple[str, str, dict[str, Any]]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from corpus_runner.cases import NotBuilt, Play, read
+from corpus_runner.cases import Play, read
 from corpus_runner.driver import drive
 from corpus_runner.expectations import unmet, wants_run_without_retries
 
@@ -19,13 +19,6 @@ FOLDERS = [Path(name) for name in os.environ.get("TOOLNEXUS_CORPUS", "").split(o
 CASES = [path for folder in FOLDERS for path in sorted(folder.glob("*.json"))]
 STREAMED = [path for path in CASES if re.search(rb'"sse(_b64)?":|text/event-stream', path.read_bytes())]
 READ_SIZES = [1, 7, 64]
-
-
-def plays_of(path: Path) -> tuple[Play, ...]:
-    try:
-        return read(path)
-    except NotBuilt as style:
-        pytest.skip(f"style {style}")
 
 
 async def failures(play: Play, *, cut: int | None = None) -> list[str]:
@@ -53,12 +46,12 @@ def test_a_corpus_folder_has_cases(folder: Path) -> None:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 async def test_a_case_holds(path: Path) -> None:
-    await fail_on_failures(plays_of(path))
+    await fail_on_failures(read(path))
 
 
 @pytest.mark.parametrize("size", READ_SIZES)
 @pytest.mark.parametrize("path", STREAMED, ids=lambda path: path.stem)
 async def test_the_size_of_reads_changes_nothing(path: Path, size: int) -> None:
-    streamed = tuple(play for play in plays_of(path) if play.script.streams)
+    streamed = tuple(play for play in read(path) if play.script.streams)
     assert streamed
     await fail_on_failures(streamed, cut=size)

@@ -336,7 +336,7 @@ async def sent(model: str, **options: Any) -> tuple[str, set[str]]:
     """The URL of a request, and the variables whose keys were in it."""
     style = options.get("style") or ("anthropic" if model.startswith("anthropic:") else "openai")
     transport = ScriptedTransport(anthropic_reply("Hi.") if style == "anthropic" else openai_reply("Hi."))
-    async with create_client(model, transport=transport, **options) as client:
+    async with create_client(model, transport=transport, **{**options, "style": style}) as client:
         await client.run("hi")
     [request] = transport.requests
     everything = f"{request.url} {dict(request.headers)} {request.body!r}"
@@ -388,7 +388,7 @@ async def test_a_key_follows_the_host_whatever_model_and_style_say(
 @pytest.mark.usefixtures("keys")
 async def test_a_model_of_another_provider_in_one_call_changes_no_key() -> None:
     transport = ScriptedTransport(openai_reply("Hi."))
-    async with create_client("openai:m", transport=transport) as client:
+    async with create_client("openai:m", style="openai", transport=transport) as client:
         await client.run("hi", model="anthropic:claude")
 
     assert transport.requests[0].url == "https://api.openai.com/v1/chat/completions"
@@ -417,7 +417,7 @@ async def asked(at: Server, *models: str) -> None:
     http = HTTPTransport()
     transport = Rewrite(http, {"api.openai.com": address, "api.anthropic.com": address})
     for model in models:
-        async with create_client(model, transport=transport) as client:
+        async with create_client(model, style=model.partition(":")[0], transport=transport) as client:
             await client.run("hi", [look_up])
     await http.aclose()
 
@@ -435,7 +435,7 @@ async def test_a_tool_is_told_nothing_of_the_key() -> None:
         return "ok"
 
     transport = ScriptedTransport(openai_reply(calls=[call("look")]), openai_reply("Done."))
-    async with create_client("openai:m", transport=transport) as client:
+    async with create_client("openai:m", style="openai", transport=transport) as client:
         await client.run("go", [look])
 
     assert all(KEYS["OPENAI_API_KEY"] not in text for text in seen)

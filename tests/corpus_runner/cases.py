@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from corpus_runner.assertions import UnknownAssertion, check_form, is_bound
 from corpus_runner.paths import BadPath
-from corpus_runner.wires import JSON_TYPE, NOT_BUILT, SSE_TYPE, WIRES
+from corpus_runner.wires import JSON_TYPE, SSE_TYPE, WIRES
 
 DEFAULT_PROMPT: Final = "Hi"
 
@@ -48,10 +48,6 @@ ERROR_KINDS: Final = frozenset(
     {"rate_limit", "quota", "overloaded", "server", "connection", "timeout", "truncated_stream", "bad_request"}
     | {"context_length", "auth", "not_found", "invalid_response", "malformed_tool_call", "content_filter", "refusal"}
 )
-
-
-class NotBuilt(Exception):
-    """The case is of a style that the library does not speak yet."""
 
 
 class BadCase(Exception):
@@ -132,7 +128,6 @@ def read(path: Path) -> tuple[Play, ...]:
     """The runs of the case in a file.
 
     Raises:
-        NotBuilt: Its style is one of those to come.
         BadCase: It is no case, or says something unknown.
     """
     try:
@@ -145,8 +140,6 @@ def parse(case: Any) -> tuple[Play, ...]:
     """The runs of a case; see `read`."""
     _known(case, _CASE_FIELDS, "case")
     style, given, expect = case.get("style"), case.get("given"), case.get("expect")
-    if style in NOT_BUILT:
-        raise NotBuilt(style)
     if style not in WIRES:
         raise BadCase(f"the style is {style!r}")
     if case.get("kind") not in _KINDS:
@@ -188,8 +181,6 @@ def _plays(style: str, given: Mapping[str, Any], ask: Ask) -> Iterator[tuple[str
     elif "base_urls" in given:
         for number, entry in enumerate(given["base_urls"]):
             _known(entry, frozenset({"style", "base_url"}), f"given.base_urls[{number}]")
-            if entry["style"] in NOT_BUILT:
-                raise NotBuilt(entry["style"])
             if entry["style"] not in WIRES:
                 raise BadCase(f"given.base_urls[{number}].style is {entry['style']!r}")
             yield entry["style"], replace(ask, base_url=entry["base_url"]), Script()

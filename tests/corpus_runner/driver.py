@@ -134,7 +134,8 @@ class _Drive:
         self._store = InMemoryConversationStore()
 
     async def run(self) -> Outcome:
-        history = None if self._play.transcript is None else transcripts.history(self._play.transcript)
+        stored = self._play.transcript
+        history = None if stored is None else transcripts.history(stored, self._ask.model)
         given = (history, self._ask.options, [tool.parameters for tool in self._ask.tools or ()])
         before = copy.deepcopy(given)
         shown: list[list[str]] = [[]]

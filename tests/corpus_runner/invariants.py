@@ -77,8 +77,7 @@ def _strict(text: str) -> Any:
 
 
 def _names_distinct(body: Body, wire: Wire) -> list[str]:
-    tools = body.json.get("tools") or []
-    names = Counter(name for tool in tools if (name := wire.tool_name(tool)) is not None)
+    names = Counter(name for tool in wire.offered(body.json) if (name := wire.tool_name(tool)) is not None)
     return [f"{count} tools are called {name!r}" for name, count in names.items() if count > 1]
 
 

@@ -62,7 +62,7 @@ class Server:
             while (request := await _read_request(reader)) is not None:
                 target, headers, raw = request
                 body = Body(raw)
-                answer, listed = self._answer(body)
+                answer, listed = self._answer(target, body)
                 self.seen.append(Seen(target=target, headers=headers, body=body, listed=listed))
                 await self._send(answer, body, writer)
                 if answer.abort:
@@ -72,7 +72,7 @@ class Server:
         finally:
             writer.transport.abort()
 
-    def _answer(self, body: Body) -> tuple[Answer, bool]:
+    def _answer(self, target: str, body: Body) -> tuple[Answer, bool]:
         if len(self.seen) >= MOST_REQUESTS:
             return _plain(400, JSON_TYPE, b'{"error":{"message":"too many requests for one case","code":"loop"}}'), True
         for rule in self._script.rules:
@@ -84,7 +84,7 @@ class Server:
             return answers[self._given - 1], True
         if self._script.repeat and answers:
             return answers[-1], True
-        streamed = isinstance(body.json, dict) and body.json.get("stream") is True
+        streamed = isinstance(body.json, dict) and self._wire.streams(target, body.json)
         return _plain(200, SSE_TYPE if streamed else JSON_TYPE, self._wire.end[streamed]), False
 
     def _holds(self, condition: Mapping[str, Any], body: Body) -> bool:
@@ -115,7 +115,7 @@ class Server:
 
     def _wire_name(self, name: str, body: Body) -> bytes:
         """The name that the request uses for a tool: told by its description, or its place if that is not its own."""
-        offered = body.json.get("tools") or []
+        offered = self._wire.offered(body.json)
         wanted = next(tool for tool in self._tools if tool.name == name)
         same = [tool for tool in offered if self._wire.tool_description(tool) == wanted.description]
         found = same[0] if len(same) == 1 else offered[self._tools.index(wanted)]

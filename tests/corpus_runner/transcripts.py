@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,14 +12,25 @@ from corpus_runner.wires import WIRES
 from toolnexus._endpoint import Endpoint, resolve
 from toolnexus.dialects import Dialect, Reading
 from toolnexus.dialects.anthropic import Anthropic
+from toolnexus.dialects.gemini import Gemini
 from toolnexus.dialects.openai import OpenAI
+from toolnexus.dialects.responses import Responses
 
-_DIALECTS: Mapping[str, Dialect] = {"openai": OpenAI(), "anthropic": Anthropic()}
+_DIALECTS: Mapping[str, Dialect] = {
+    "openai": OpenAI(),
+    "anthropic": Anthropic(),
+    "gemini": Gemini(),
+    "responses": Responses(),
+}
 
 
-def history(turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Messages as a host that wrote them by hand would hold them; replies of a named wire as that wire left them."""
-    return [_message(turn) for turn in turns]
+def history(turns: Sequence[Mapping[str, Any]], model: str = "m") -> list[dict[str, Any]]:
+    """Messages as a host that wrote them by hand would hold them; replies of a named wire as that wire left them.
+
+    Args:
+        model: Whose replies they are.
+    """
+    return [_message(turn, model) for turn in turns]
 
 
 def content(value: Any) -> Any:
@@ -33,10 +44,10 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{part['media_type']};base64,{part['data']}"}}
 
 
-def _message(turn: Mapping[str, Any]) -> dict[str, Any]:
+def _message(turn: Mapping[str, Any], model: str) -> dict[str, Any]:
     match turn["role"]:
         case "assistant":
-            return _by_wire(turn) if "wire" in turn else _by_hand(turn)
+            return _by_wire(turn, model) if "wire" in turn else _by_hand(turn)
         case "tool":
             result = {"role": "tool", "tool_call_id": turn["tool_call_id"], "content": content(turn["content"])}
             return {**result, "is_error": turn["is_error"]} if "is_error" in turn else result
@@ -53,11 +64,10 @@ def _by_hand(turn: Mapping[str, Any]) -> dict[str, Any]:
     return message
 
 
-def _by_wire(turn: Mapping[str, Any]) -> dict[str, Any]:
+def _by_wire(turn: Mapping[str, Any], model: str) -> dict[str, Any]:
     """The message that the library keeps of a reply with this turn's content, from the endpoint that it names."""
     style, endpoint = _endpoint(turn["wire"])
-    body = _anthropic_reply(turn) if style == "anthropic" else _openai_reply(turn)
-    reply = _DIALECTS[style].decode(body, Reading(target=endpoint.target, model="m"))
+    reply = _DIALECTS[style].decode(_REPLIES[style](turn), Reading(target=endpoint.target, model=model))
     return dict(reply.message)
 
 
@@ -68,6 +78,8 @@ def _endpoint(wire: Any) -> tuple[str, Endpoint]:
     if "://" in wire:
         url = urlsplit(wire)
         style = "anthropic" if "anthropic" in f"{url.hostname}{url.path}" else "openai"
+        if url.hostname == "generativelanguage.googleapis.com" and "/openai" not in url.path:
+            style = "gemini"
         return style, resolve("m", base_url=wire, style=style, api_key="k", headers=None, environ={})
     if wire in WIRES:
         return wire, resolve("m", base_url=WIRES[wire].base_url, style=wire, api_key="k", headers=None, environ={})
@@ -76,9 +88,15 @@ def _endpoint(wire: Any) -> tuple[str, Endpoint]:
 
 
 def _openai_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    arguments = call["arguments"]
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": text}}
+    return {
+        "id": call["id"],
+        "type": "function",
+        "function": {"name": call["name"], "arguments": _text(call["arguments"])},
+    }
+
+
+def _text(arguments: Any) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
 
 
 def _openai_reply(turn: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,3 +122,44 @@ def _anthropic_reply(turn: Mapping[str, Any]) -> dict[str, Any]:
     usage = {"input_tokens": 1, "output_tokens": 1}
     reply = {"id": "msg_0", "type": "message", "role": "assistant", "model": "m", "content": blocks}
     return {**reply, "stop_reason": stop, "stop_sequence": None, "usage": usage}
+
+
+def _gemini_reply(turn: Mapping[str, Any]) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = []
+    if "reasoning" in turn:
+        parts.append({"text": turn["reasoning"], "thought": True})
+    if turn.get("text"):
+        parts.append({"text": turn["text"]})
+    calls = [
+        {"functionCall": {"id": call["id"], "name": call["name"], "args": call["arguments"]}}
+        for call in turn.get("tool_calls", ())
+    ]
+    if calls:
+        calls[0]["thoughtSignature"] = "c2lnbmF0dXJl"
+    candidate = {"content": {"role": "model", "parts": [*parts, *calls]}, "finishReason": "STOP", "index": 0}
+    return {"candidates": [candidate], "modelVersion": "m"}
+
+
+def _responses_reply(turn: Mapping[str, Any]) -> dict[str, Any]:
+    output: list[dict[str, Any]] = []
+    if "reasoning" in turn:
+        summary = [{"type": "summary_text", "text": turn["reasoning"]}]
+        output.append({"type": "reasoning", "id": "rs_0", "summary": summary, "encrypted_content": "c2VhbGVk"})
+    if turn.get("text"):
+        content = [{"type": "output_text", "text": turn["text"], "annotations": []}]
+        output.append(
+            {"type": "message", "id": "msg_0", "role": "assistant", "status": "completed", "content": content}
+        )
+    output += [
+        {"type": "function_call", "call_id": call["id"], "name": call["name"], "arguments": _text(call["arguments"])}
+        for call in turn.get("tool_calls", ())
+    ]
+    return {"id": "resp_0", "object": "response", "status": "completed", "model": "m", "output": output}
+
+
+_REPLIES: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "openai": _openai_reply,
+    "anthropic": _anthropic_reply,
+    "gemini": _gemini_reply,
+    "responses": _responses_reply,
+}

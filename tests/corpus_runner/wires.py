@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
-
-NOT_BUILT: Final = frozenset({"responses", "gemini"})
-"""Styles of the corpus that the library does not speak yet: their cases are skipped."""
 
 JSON_TYPE: Final = "application/json"
 SSE_TYPE: Final = "text/event-stream"
@@ -46,6 +43,14 @@ class Other:
 Entry: TypeAlias = Calls | Results | Other
 
 
+def _tools(body: Mapping[str, Any]) -> list[Any]:
+    return body.get("tools") or []
+
+
+def _asks_for_stream(target: str, body: Mapping[str, Any]) -> bool:
+    return body.get("stream") is True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
     """One style.
@@ -54,12 +59,14 @@ class Wire:
         base_url: The endpoint that the client believes it talks to when a case names none.
         entries: The conversation in a request body, oldest first.
         blanks: The places of blank text and of messages without content.
-        tool_name: The name in one entry of the request's `tools`; None if it has none.
+        tool_name: The name in one of the `offered` tools; None if it has none.
         tool_description: Its description.
         arguments_are_text: Whether arguments are JSON text rather than objects.
         marks_errors: Whether a result can say that it is an error.
         refuses_blanks: Whether servers refuse every blank text, so that no request may hold one.
         end: The plain completion `end`, whole and as a stream.
+        offered: The tools that a request body declares.
+        streams: Whether a request, by its target and its body, asks for a stream.
     """
 
     base_url: str
@@ -71,6 +78,8 @@ class Wire:
     marks_errors: bool
     refuses_blanks: bool
     end: Mapping[bool, bytes]
+    offered: Callable[[Mapping[str, Any]], list[Any]] = _tools
+    streams: Callable[[str, Mapping[str, Any]], bool] = _asks_for_stream
 
 
 def _messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -156,6 +165,73 @@ def _anthropic_blanks(body: Mapping[str, Any]) -> list[str]:
     return places
 
 
+def _gemini_contents(body: Mapping[str, Any]) -> list[tuple[Any, list[dict[str, Any]]]]:
+    return [(content.get("role"), _blocks(content.get("parts"))) for content in _blocks(body.get("contents"))]
+
+
+def _gemini_entries(body: Mapping[str, Any]) -> list[Entry]:
+    """Calls and results without an id are known by their name."""
+    entries: list[Entry] = []
+    for role, parts in _gemini_contents(body):
+        results = [part["functionResponse"] for part in parts if "functionResponse" in part]
+        if role == "model":
+            calls = [part["functionCall"] for part in parts if "functionCall" in part]
+            entries.append(Calls(tuple(Call(call.get("id") or call.get("name"), call.get("args")) for call in calls)))
+        elif results:
+            late = any("functionResponse" not in part for part in parts[: len(results)])
+            entries.append(Results(tuple(result.get("id") or result.get("name") for result in results), late=late))
+        else:
+            entries.append(Other())
+    return entries
+
+
+def _gemini_blanks(body: Mapping[str, Any]) -> list[str]:
+    places: list[str] = []
+    for number, (_, parts) in enumerate(_gemini_contents(body)):
+        if not parts:
+            places.append(f"contents[{number}]: no parts")
+        places.extend(
+            f"contents[{number}]: a blank text part"
+            for part in parts
+            if _is_blank(part.get("text")) and "thoughtSignature" not in part
+        )
+    return places
+
+
+def _gemini_tools(body: Mapping[str, Any]) -> list[Any]:
+    return [declared for tool in _tools(body) for declared in _blocks(tool.get("functionDeclarations"))]
+
+
+def _responses_entries(body: Mapping[str, Any]) -> list[Entry]:
+    """What the model said in one go, its items one after the other, is one entry."""
+    entries: list[Entry] = []
+    for item in _blocks(body.get("input")):
+        last = entries[-1] if entries else None
+        kind = item.get("type", "message")
+        if kind == "function_call_output":
+            entries[len(entries) - isinstance(last, Results) :] = [
+                Results((*(last.ids if isinstance(last, Results) else ()), item.get("call_id")))
+            ]
+        elif kind == "message" and item.get("role") != "assistant":
+            entries.append(Other())
+        elif not kind.endswith("_output"):
+            calls = (Call(item.get("call_id"), item.get("arguments")),) if kind == "function_call" else ()
+            entries[len(entries) - isinstance(last, Calls) :] = [
+                Calls((*(last.calls if isinstance(last, Calls) else ()), *calls))
+            ]
+    return entries
+
+
+def _responses_blanks(body: Mapping[str, Any]) -> list[str]:
+    places: list[str] = []
+    for number, item in enumerate(_blocks(body.get("input"))):
+        content = item.get("output" if item.get("type") == "function_call_output" else "content")
+        if item.get("type") in {"message", "function_call_output"} and (not content or _is_blank(content)):
+            places.append(f"input[{number}]: no content")
+        places.extend(f"input[{number}]: a blank text part" for part in _blocks(content) if _is_blank(part.get("text")))
+    return places
+
+
 def _of_tool(key: str) -> Callable[[Any], str | None]:
     return lambda tool: tool.get(key) if isinstance(tool, dict) else None
 
@@ -201,8 +277,53 @@ _ANTHROPIC_END_EVENTS = (
 )
 
 
+_GEMINI_END = {
+    "candidates": [{"content": {"role": "model", "parts": [{"text": "end"}]}, "finishReason": "STOP", "index": 0}],
+    "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+    "modelVersion": "m",
+}
+
+_RESPONSES_TEXT = {"type": "output_text", "text": "end", "annotations": []}
+_RESPONSES_MESSAGE = {
+    "type": "message",
+    "id": "msg_end",
+    "role": "assistant",
+    "status": "completed",
+    "content": [_RESPONSES_TEXT],
+}
+_RESPONSES_END = {
+    "id": "resp_end",
+    "object": "response",
+    "status": "completed",
+    "model": "m",
+    "output": [_RESPONSES_MESSAGE],
+    "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2},
+}
+_RESPONSES_END_EVENTS = (
+    {"type": "response.created", "response": {**_RESPONSES_END, "status": "in_progress", "output": [], "usage": None}},
+    {
+        "type": "response.output_item.added",
+        "output_index": 0,
+        "item": {**_RESPONSES_MESSAGE, "status": "in_progress", "content": []},
+    },
+    {
+        "type": "response.output_text.delta",
+        "item_id": "msg_end",
+        "output_index": 0,
+        "content_index": 0,
+        "delta": "end",
+    },
+    {"type": "response.output_item.done", "output_index": 0, "item": _RESPONSES_MESSAGE},
+    {"type": "response.completed", "response": _RESPONSES_END},
+)
+
+
 def _json(value: Any) -> bytes:
     return json.dumps(value).encode()
+
+
+def _named_events(events: Sequence[Mapping[str, Any]]) -> bytes:
+    return b"".join(b"event: %b\ndata: %b\n\n" % (event["type"].encode(), _json(event)) for event in events)
 
 
 WIRES: Final[Mapping[str, Wire]] = {
@@ -231,10 +352,31 @@ WIRES: Final[Mapping[str, Wire]] = {
         refuses_blanks=True,
         end={
             False: _json(_ANTHROPIC_END),
-            True: b"".join(
-                b"event: " + event["type"].encode() + b"\ndata: " + _json(event) + b"\n\n"
-                for event in _ANTHROPIC_END_EVENTS
-            ),
+            True: _named_events(_ANTHROPIC_END_EVENTS),
         },
+    ),
+    "responses": Wire(
+        base_url="https://gw.example.test/v1",
+        entries=_responses_entries,
+        blanks=_responses_blanks,
+        tool_name=_of_tool("name"),
+        tool_description=_of_tool("description"),
+        arguments_are_text=True,
+        marks_errors=False,
+        refuses_blanks=True,
+        end={False: _json(_RESPONSES_END), True: _named_events(_RESPONSES_END_EVENTS)},
+    ),
+    "gemini": Wire(
+        base_url="https://gw.example.test",
+        entries=_gemini_entries,
+        blanks=_gemini_blanks,
+        tool_name=_of_tool("name"),
+        tool_description=_of_tool("description"),
+        arguments_are_text=False,
+        marks_errors=False,
+        refuses_blanks=True,
+        end={False: _json(_GEMINI_END), True: b"data: " + _json(_GEMINI_END) + b"\n\n"},
+        offered=_gemini_tools,
+        streams=lambda target, body: "streamGenerateContent" in target,
     ),
 }

@@ -307,7 +307,7 @@ def test_a_plain_answer_is_read() -> None:
         text="Hello.",
         calls=(ToolCall(id="t1", name="x.1", arguments='{"a":1}'),),
         finish_reason="tool_calls",
-        usage=Usage(prompt=18, completion=2, total=20, cached=10),
+        usage=Usage(prompt=18, completion=2, total=20, cached=10, cache_write=5),
         model="m",
     )
 

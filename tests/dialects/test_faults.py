@@ -31,7 +31,18 @@ def anthropic(kind: str, message: str) -> dict[str, Any]:
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}
 
 
+def google(code: int, status: str, message: str, *details: dict[str, Any]) -> dict[str, Any]:
+    typed = [{"@type": "type.googleapis.com/google.rpc.Detail", **detail} for detail in details]
+    return {"error": {"code": code, "message": message, "status": status, **({"details": typed} if typed else {})}}
+
+
+def used_up(quota: str, value: str = "20") -> dict[str, Any]:
+    return {"violations": [{"quotaMetric": "a.test/requests", "quotaId": quota, "quotaValue": value}]}
+
+
 INVALID = "invalid_request_error"
+EXHAUSTED = "RESOURCE_EXHAUSTED"
+PLAN = "You exceeded your current quota, please check your plan and billing details."
 
 KINDS = [
     # context_length, by code
@@ -132,6 +143,33 @@ KINDS = [
     ),
     ("content_filter", 403, openai("Your chosen model requires moderation and your input was flagged", None, 403)),
     ("content_filter", 400, openai("Your request was rejected as a result of our safety system.", INVALID)),
+    # Google's
+    ("rate_limit", 429, google(429, EXHAUSTED, PLAN, used_up("GenerateRequestsPerMinutePerProject"))),
+    ("rate_limit", 429, google(429, EXHAUSTED, "Resource has been exhausted (e.g. check quota).")),
+    ("rate_limit", 429, [google(429, EXHAUSTED, PLAN, {"retryDelay": "37s"})]),
+    ("rate_limit", 429, google(429, EXHAUSTED, f"{PLAN}\n* Quota exceeded for metric: a.test/x, limit: 20, model: m")),
+    ("quota", 429, google(429, EXHAUSTED, PLAN, used_up("PerMinute"), used_up("GenerateRequestsPerDayPerProject"))),
+    ("quota", 429, google(429, EXHAUSTED, PLAN, used_up("PerMinute", "0"))),
+    ("quota", 429, google(429, EXHAUSTED, f"{PLAN}\n* Quota exceeded for metric: a.test/x, limit: 0, model: m")),
+    ("quota", 403, google(403, "PERMISSION_DENIED", "Turn it on.", {"reason": "BILLING_DISABLED"})),
+    ("auth", 400, google(400, "INVALID_ARGUMENT", "Renew it.", {"reason": "API_KEY_INVALID"})),
+    ("auth", 401, google(401, "UNAUTHENTICATED", "No.", {"reason": "ACCESS_TOKEN_EXPIRED"})),
+    ("auth", 403, google(403, "PERMISSION_DENIED", "Your API key was reported as leaked.")),
+    ("overloaded", 503, google(503, "UNAVAILABLE", "The model is overloaded. Please try again later.")),
+    ("overloaded", 429, google(429, EXHAUSTED, "No capacity.", {"reason": "MODEL_CAPACITY_EXHAUSTED"})),
+    ("server", 500, google(500, "INTERNAL", "An internal error has occurred.")),
+    ("server", 499, google(499, "CANCELLED", "The operation was cancelled.")),
+    ("timeout", 504, google(504, "DEADLINE_EXCEEDED", "Deadline expired before operation could complete.")),
+    ("not_found", 404, google(404, "NOT_FOUND", "models/m is not found for API version v1beta.")),
+    (
+        "context_length",
+        400,
+        google(
+            400, "INVALID_ARGUMENT", "The input token count (1050000) exceeds the maximum number of tokens allowed."
+        ),
+    ),
+    ("bad_request", 400, google(400, "INVALID_ARGUMENT", "Function call is missing a thought_signature.")),
+    ("bad_request", 400, google(400, "FAILED_PRECONDITION", "User location is not supported for the API use.")),
     # the rest
     ("malformed_tool_call", 400, openai("Failed to call a function.", INVALID, "tool_use_failed")),
     ("bad_request", 400, openai("temperature must be a number", INVALID)),
@@ -215,6 +253,23 @@ def test_the_time_to_wait_is_read_in_every_form(headers: dict[str, str], seconds
     assert found.retry_after == seconds
 
 
+@pytest.mark.parametrize(
+    ("body", "headers", "seconds"),
+    [
+        (google(429, EXHAUSTED, PLAN, {"retryDelay": "37s"}), {}, 37.0),
+        (google(429, EXHAUSTED, PLAN, used_up("PerMinute"), {"retryDelay": "36.429760048s"}), {}, 36.429760048),
+        ([google(429, EXHAUSTED, PLAN, {"retryDelay": "0s"})], {}, 0.0),
+        (google(429, EXHAUSTED, f"{PLAN}\nPlease retry in 25.465784708s."), {}, 25.465784708),
+        (google(429, EXHAUSTED, PLAN, {"retryDelay": "37s"}), {"retry_after": "2"}, 2.0),
+        (google(429, EXHAUSTED, PLAN, {"retryDelay": "soon"}), {}, None),
+        (google(429, EXHAUSTED, PLAN, {"retryDelay": 37}), {}, None),
+        (google(429, EXHAUSTED, PLAN), {}, None),
+    ],
+)
+def test_the_time_to_wait_may_stand_in_the_error(body: Any, headers: dict[str, str], seconds: float | None) -> None:
+    assert fault_of(429, body, **headers).retry_after == seconds
+
+
 @given(st.text(), st.text())
 def test_a_time_to_wait_is_never_negative_and_never_a_crash(millis: str, value: str) -> None:
     found = fault(503, {"retry-after-ms": millis, "retry-after": value}, b"", now=NOW)
@@ -227,7 +282,22 @@ json_values = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["error", "message", "code", "type", "detail", "metadata", "loc", "x"]), inner
+            st.sampled_from(
+                [
+                    "error",
+                    "message",
+                    "code",
+                    "type",
+                    "detail",
+                    "metadata",
+                    "loc",
+                    "details",
+                    "violations",
+                    "reason",
+                    "x",
+                ]
+            ),
+            inner,
         )
     ),
     max_leaves=8,

@@ -100,3 +100,14 @@ def test_thousands_of_equal_ids_are_told_apart_quickly() -> None:
     ids = CallIds("[a-z_0-9]+")
     made = [ids.of_step(["call_0"])[0] for _ in range(20_000)]
     assert len(set(made)) == len(made)
+
+
+def test_a_name_can_have_to_begin_with_a_letter() -> None:
+    names = ToolNames(letter_first=True)
+    assert [names.wire(name) for name in ("add", "_x", "a-b")] == ["add", "_x", "a-b"]
+    for name in ("2nd", "-x", "9" * 70, "2.5"):
+        made = names.copy().wire(name)
+        assert re.fullmatch(r"_[a-zA-Z0-9_-]{1,63}", made)
+        assert names.wire(name) == made
+        assert names.changed[made] == name
+    assert ToolNames().wire("2nd") == "2nd"

@@ -20,6 +20,7 @@ from toolnexus.errors import IncompleteReply, InvalidReply, ProviderError, Tooln
 from toolnexus.events import Delta, ReasoningDelta, TextDelta
 from toolnexus.providers import UNKNOWN
 
+STYLES = ("openai", "anthropic", "gemini", "responses")
 CORPUS = Path(__file__).parents[1] / "corpus" / "wire"
 
 
@@ -46,7 +47,7 @@ def streams() -> Iterator[Any]:
     """The streamed answers of the corpus: style, reads, whether the connection broke, the case."""
     for path in sorted(CORPUS.glob("*.json")):
         case = json.loads(path.read_text())
-        if case["style"] not in {"openai", "anthropic"}:
+        if case["style"] not in STYLES:
             continue
         given = case["given"]
         for number, answer in enumerate(given.get("turns", [given])):
@@ -101,7 +102,13 @@ def test_a_stream_that_stops_before_its_end_mark_is_never_a_reply(
     style: str, reads: list[bytes], expected: Any
 ) -> None:
     wire = b"".join(reads)
-    mark = max(wire.rfind(b'"finish_reason":"'), wire.rfind(b'"stop_reason":"'), wire.rfind(b'"error"'))
+    mark = max(
+        wire.rfind(b'"finish_reason":"'),
+        wire.rfind(b'"stop_reason":"'),
+        wire.rfind(b'"finishReason":"'),
+        wire.rfind(b'"type":"response.completed"'),
+        wire.rfind(b'"error"'),
+    )
     for cut in range(0, mark if mark > 0 else len(wire), 3):
         assert decoded(style, [wire[:cut]])[1] == (IncompleteReply, "truncated_stream"), f"cut at {cut}"
 
@@ -189,10 +196,139 @@ def _anthropic_block(draw: st.DrawFn, kind: str, index: int) -> tuple[dict[str, 
             return {**start, "input": value}, start, deltas
 
 
-@pytest.mark.parametrize("style", ["openai", "anthropic"])
+@st.composite
+def gemini_answers(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Each part comes at once, or a plain text in pieces; several parts may come in one event."""
+    kinds = draw(st.lists(st.sampled_from(["text", "thought", "call", "signed call", "end", "code"]), max_size=5))
+    parts: list[dict[str, Any]] = []
+    streamed: list[dict[str, Any]] = []
+    for index, kind in enumerate(kinds):
+        text = draw(texts)
+        match kind:
+            case "text" | "thought":
+                plain = {"thought": True} if kind == "thought" else {}
+                parts.append({"text": text, **plain})
+                streamed += [{"text": piece, **plain} for piece in pieces(draw, text)]
+                continue
+            case "call":
+                part: dict[str, Any] = {"functionCall": {"name": "add", "args": draw(arguments)}}
+            case "signed call":
+                call = {"id": f"fc-{index}", "name": "default_api:add", "args": draw(arguments)}
+                part = {"functionCall": call, "thoughtSignature": "c2ln"}
+            case "end":
+                part = {"text": draw(st.sampled_from(["", text])), "thoughtSignature": "ZW5k"}
+            case _:
+                part = {"executableCode": {"language": "PYTHON", "code": text}}
+        parts.append(part)
+        streamed.append(part)
+    reason = draw(st.sampled_from(["STOP", "MAX_TOKENS", "SAFETY", "NEW_REASON"]))
+    usage = {"promptTokenCount": 3, "candidatesTokenCount": 2, "thoughtsTokenCount": 4, "totalTokenCount": 9}
+    sources = draw(st.sampled_from([{}, {"groundingMetadata": {"webSearchQueries": ["tides"]}}]))
+    events: list[dict[str, Any]] = []
+    while streamed:
+        taken = draw(st.integers(1, 3))
+        candidate = {"content": {"role": "model", "parts": streamed[:taken]}, "index": 0}
+        events.append({"candidates": [candidate], "usageMetadata": {"promptTokenCount": 3}, "modelVersion": "m"})
+        streamed = streamed[taken:]
+    last = {"finishReason": reason, "index": 0, **sources}
+    if events and draw(st.booleans()):
+        events[-1]["candidates"][0] |= last
+        events[-1]["usageMetadata"] = usage
+    else:
+        events.append({"candidates": [{"content": {"role": "model"}, **last}], "usageMetadata": usage})
+    candidate = {"content": {"role": "model", "parts": parts}, **last}
+    model = {"modelVersion": "m"} if len(events) > 1 or "modelVersion" in events[0] else {}
+    return {"candidates": [candidate], "usageMetadata": usage, **model}, events
+
+
+@st.composite
+def responses_answers(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Servers leave out ids or places, change ids, send no deltas, or tell the items only when each or all are done."""
+    kinds = draw(st.lists(st.sampled_from(["message", "refusal", "summary", "thought", "call", "search"]), max_size=4))
+    ids, indexed = draw(st.sampled_from(["kept", "left out", "changed"])), draw(st.booleans())
+    pieced, done, told = draw(st.booleans()), draw(st.booleans()), draw(st.sampled_from([[], None, "all"]))
+    done, ends = done or told != "all", draw(st.booleans())
+    output: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": {"status": "in_progress", "output": []}}]
+    for index, kind in enumerate(kinds):
+        item, opened, deltas = _response_item(draw, kind, index, ends=ends)
+        output.append(item)
+        at: dict[str, Any] = {"output_index": index} if indexed else {}
+        if ids == "changed":
+            opened["id"] = f"opened_{index}"
+        by = {"kept": {"item_id": item["id"]}, "left out": {}, "changed": {"item_id": f"piece_{index}"}}[ids]
+        events.append({"type": "response.output_item.added", **at, "item": opened})
+        events += [{**delta, **at, **by} for delta in deltas if pieced or delta["type"].endswith(".done")]
+        if done:
+            events.append({"type": "response.output_item.done", **at, "item": item})
+    reason = draw(st.sampled_from([None, None, "max_output_tokens", "content_filter", "new_reason"]))
+    response: dict[str, Any] = {
+        "model": "m",
+        "status": "incomplete" if reason else "completed",
+        "incomplete_details": {"reason": reason} if reason else None,
+        "error": None,
+        "output": output,
+        "usage": draw(st.sampled_from([None, {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}])),
+        "store": draw(st.booleans()),
+    }
+    last = {**response, "output": output if told == "all" else told}
+    events.append({"type": f"response.{response['status']}", "response": last})
+    return response, events
+
+
+def _response_item(
+    draw: st.DrawFn, kind: str, index: int, *, ends: bool
+) -> tuple[dict[str, Any], dict[str, Any], list[Any]]:
+    """An item, as its stream begins it, and its pieces, after which the whole text may be said as well."""
+    said = draw(texts)
+    status = {"status": "completed"}
+
+    def of(name: str, key: str) -> list[dict[str, Any]]:
+        at = {"content_index": 0, "summary_index": 0}
+        deltas = [{"type": f"response.{name}.delta", "delta": piece, **at} for piece in pieces(draw, said)]
+        return [*deltas, {"type": f"response.{name}.done", key: said, **at}] if ends else deltas
+
+    match kind:
+        case "message" | "refusal":
+            key = "text" if kind == "message" else "refusal"
+            part = {"type": f"output_{key}" if kind == "message" else key, key: said}
+            item = {"type": "message", "id": f"msg_{index}", "role": "assistant", **status, "content": [part]}
+            return item, {**item, "content": []}, of("output_text" if kind == "message" else "refusal", key)
+        case "summary":
+            parts = [{"type": "summary_text", "text": said}]
+            item = {"type": "reasoning", "id": f"rs_{index}", "summary": parts, "encrypted_content": "c2ln"}
+            return item, {**item, "summary": [], "encrypted_content": "c2"}, of("reasoning_summary_text", "text")
+        case "thought":
+            parts = [{"type": "reasoning_text", "text": said}]
+            item = {"type": "reasoning", "id": f"rs_{index}", "summary": [], "content": parts}
+            return item, {**item, "content": None}, of("reasoning_text", "text")
+        case "call":
+            said = json.dumps(draw(arguments))
+            item = {"type": "function_call", "id": f"fc_{index}", **status, "call_id": f"call_{index}", "name": "add"}
+            whole = {**item, "arguments": said}
+            return whole, {**item, "arguments": ""}, of("function_call_arguments", "arguments")
+        case _:
+            item = {
+                "type": "web_search_call",
+                "id": f"ws_{index}",
+                **status,
+                "action": {"type": "search", "query": said},
+            }
+            return item, {"type": "web_search_call", "id": f"ws_{index}", "status": "in_progress"}, []
+
+
+ANSWERS = {
+    "openai": openai_answers(),
+    "anthropic": anthropic_answers(),
+    "gemini": gemini_answers(),
+    "responses": responses_answers(),
+}
+
+
+@pytest.mark.parametrize("style", STYLES)
 @given(data=st.data())
 def test_a_streamed_answer_is_the_reply_that_the_whole_one_is(style: str, data: st.DataObject) -> None:
-    whole, events = data.draw(openai_answers() if style == "openai" else anthropic_answers())
+    whole, events = data.draw(ANSWERS[style])
     wire = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
 
     deltas, streamed = decoded(style, [wire])
@@ -204,12 +340,12 @@ def test_a_streamed_answer_is_the_reply_that_the_whole_one_is(style: str, data: 
     assert all(delta.text for delta in deltas), "no delta is empty"
 
 
-@pytest.mark.parametrize("style", ["openai", "anthropic"])
+@pytest.mark.parametrize("style", STYLES)
 @given(value=json_values, data=st.data())
 def test_whatever_json_a_server_sends_is_a_reply_or_an_error_of_ours(
     style: str, value: Any, data: st.DataObject
 ) -> None:
-    whole, events = data.draw(openai_answers() if style == "openai" else anthropic_answers())
+    whole, events = data.draw(ANSWERS[style])
     spoiled = _spoil(data.draw, data.draw(st.sampled_from([whole, *events])), value)
     for read in (lambda: dialect(style).decode(spoiled, reading(style)), lambda: _feed(style, spoiled)):
         with contextlib.suppress(ProviderError, InvalidReply):

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from toolnexus.tools import Tool, ToolCall
 
 
+_FILES = frozenset({"pdf", "file_url", "file_id"})
+"""What a provider takes that takes files, as far as its wire can say it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """Who is spoken to. An encoder and a decoder are made for one target.
@@ -30,6 +34,13 @@ class Target:
     style: str
     host: str
     provider: Provider
+
+    def takes(self, parts: frozenset[str]) -> frozenset[str]:
+        """Which of the kinds of parts that the wire can say are taken here: those of the provider's row."""
+        taken = self.provider.parts
+        if taken is None:
+            return parts
+        return frozenset(kind for kind in parts if kind in taken or ("file" in taken and kind in _FILES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +95,7 @@ class Reply:
         calls: What is to be run, in order, under the tools' own names. Empty when the reply was cut off.
         usage: None: the provider did not say.
         model: As the provider names it; what was asked for if it names none.
+        id: What the provider calls this reply. Empty: nothing. It is no part of what the reply says.
         continues: The provider paused its own work: send the history again as it is, and it goes on.
     """
 
@@ -94,6 +106,7 @@ class Reply:
     finish_reason: FinishReason
     usage: Usage | None = None
     model: str = ""
+    id: str = field(default="", compare=False)
     continues: bool = False
 
 
@@ -159,7 +172,8 @@ class Dialect(Protocol):
     stream_path: str
     """The same for requests whose answer is streamed."""
     parts: frozenset[str]
-    """The types of content parts that a user's message may have on this wire."""
+    """The kinds of content parts that a user's message may have on this wire: `text`, `image_url`, `input_audio`, and
+    `file` (any file, by its bytes), `pdf` (of files by their bytes only such), `file_url`, `file_id`."""
 
     def encoder(self, target: Target) -> Encoder: ...
 
@@ -181,6 +195,8 @@ class Dialect(Protocol):
 DIALECTS: Mapping[str, tuple[str, str]] = {
     "openai": ("toolnexus.dialects.openai", "OpenAI"),
     "anthropic": ("toolnexus.dialects.anthropic", "Anthropic"),
+    "responses": ("toolnexus.dialects.responses", "Responses"),
+    "gemini": ("toolnexus.dialects.gemini", "Gemini"),
 }
 """The styles that are built: each one's module and class."""
 

@@ -6,20 +6,32 @@ plain text or a call (signed thinking, server tools, citations).
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
-from urllib.parse import unquote_to_bytes
 
 from toolnexus import _json
-from toolnexus.dialects import Encoder, Reading, Reply, ReplyDecoder, Request, Target, params, replies, steps
-from toolnexus.dialects.declarations import Declarations
+from toolnexus._media import read_data_url, sayable
+from toolnexus.dialects import (
+    Encoder,
+    Reading,
+    Reply,
+    ReplyDecoder,
+    Request,
+    ResponseSchema,
+    Target,
+    params,
+    replies,
+    steps,
+)
+from toolnexus.dialects.answer_schemas import closed
+from toolnexus.dialects.declarations import Declarations, RunTools
 from toolnexus.dialects.faults import error_in
-from toolnexus.dialects.names import CallIds, ToolNames
-from toolnexus.dialects.payloads import JSONObject, count, is_object, objects, read_event, text
+from toolnexus.dialects.names import CallIds
+from toolnexus.dialects.payloads import JSONObject, as_text, count, is_object, objects, read_event, text
 from toolnexus.dialects.replies import WireCall
 from toolnexus.dialects.schemas import object_schema
-from toolnexus.errors import IncompleteReply, InvalidReply
+from toolnexus.dialects.turns import BEGINNING, Turns
+from toolnexus.errors import ConfigurationError, IncompleteReply, InvalidReply
 from toolnexus.events import ReasoningDelta, TextDelta, Usage
 from toolnexus.messages import read_arguments, sendable_arguments, text_of
 
@@ -51,9 +63,6 @@ _PLAIN_KEYS: Mapping[str, frozenset[str]] = {
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 _SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 
-_BEGINNING = "(The beginning of this conversation is left out.)"
-_NOTHING = "(no output)"
-
 
 class Anthropic:
     """Anthropic's messages."""
@@ -61,7 +70,7 @@ class Anthropic:
     style = "anthropic"
     path = "/v1/messages"
     stream_path = path
-    parts = frozenset({"text", "image_url"})
+    parts = frozenset({"text", "image_url", "pdf", "file_url", "file_id"})
 
     def __init__(self) -> None:
         self._declarations = Declarations(_declaration)
@@ -85,6 +94,7 @@ class Anthropic:
             body.get("stop_reason"),
             usage if is_object(usage) else {},
             body.get("model"),
+            body.get("id"),
             reading,
         )
 
@@ -97,22 +107,19 @@ class _Encoder:
 
     def __init__(self, target: Target, declarations: Declarations) -> None:
         self._target = target
-        self._declarations = declarations
-        self._names = ToolNames()
-        self._tools: Sequence[Tool] = ()
-        self._wire_tools: list[JSONObject] = []
+        self._takes = target.takes(Anthropic.parts)
+        self._tools = RunTools(target, declarations)
         self._reader = steps.Reader()
         self._start_anew()
 
     def _start_anew(self) -> None:
         self._ids = CallIds(_CALL_ID)
         self._system: list[str] = []
-        self._messages: list[JSONObject] = []
-        self._given = 0  # how many of the messages are in a body that was given out, and do not change any more
+        self._turns = Turns("content")
         self._ends_in_neutral_text = False
 
     def encode(self, request: Request) -> JSONObject:
-        self._declare(request.tools)
+        wire_tools = self._tools.declared(request.tools)
         if self._reader.is_new(request.messages):
             self._start_anew()
         for message, results in self._reader.unread():
@@ -120,66 +127,50 @@ class _Encoder:
                 case "assistant":
                     self._assistant(message, results)
                 case "user":
-                    self._push("user", _blocks(message["content"]))
+                    self._push("user", _blocks(message["content"], self._takes))
                 case "system":
                     self._system.append(text_of(message["content"]))
-        self._given = len(self._messages)
         limit = request.max_tokens or self._target.provider.default_max_tokens or _DEFAULT_MAX_TOKENS
         body: JSONObject = {"model": request.model, "max_tokens": limit, "messages": self._conversation()}
         if system := steps.system_text(request.system, self._system):
             body["system"] = system
-        if self._wire_tools:
-            body["tools"] = self._wire_tools
+        if wire_tools:
+            body["tools"] = wire_tools
         if request.stream:
             body["stream"] = True
-        return params.add(body, request) if request.params else body
+        if request.params:
+            params.add(body, request)
+        if request.response_schema is not None:
+            _ask_for(request.response_schema, body)
+        return body
 
     def reading(self, request: Request) -> Reading:
-        self._declare(request.tools)
-        return Reading(target=self._target, model=request.model, names=self._names.changed)
-
-    def _declare(self, tools: Sequence[Tool]) -> None:
-        if tools is self._tools:
-            return
-        self._tools = tools
-        self._names, self._wire_tools = self._declarations.of(tools, self._names)
+        return self._tools.reading(request)
 
     def _conversation(self) -> list[JSONObject]:
         """The messages as the wire wants them to begin and to end."""
-        messages = self._messages.copy()
-        if messages and messages[0]["role"] == "assistant":
-            messages.insert(0, {"role": "user", "content": [{"type": "text", "text": _BEGINNING}]})
+        messages = self._turns.give({"type": "text", "text": BEGINNING})
         if self._ends_in_neutral_text and messages[-1]["role"] == "assistant":
             *blocks, last = messages[-1]["content"]
             messages[-1] = {"role": "assistant", "content": [*blocks, {**last, "text": last["text"].rstrip()}]}
         return messages
 
     def _push(self, role: str, blocks: list[JSONObject]) -> None:
-        """Add blocks to the conversation. Roles take turns, so neighbours of one role become one message."""
-        if not blocks:
-            return
-        if role == "user":
+        """Add blocks to the conversation."""
+        if blocks and role == "user":
             self._end_assistant()
-        last = self._messages[-1] if self._messages else None
-        if last is None or last["role"] != role:
-            self._messages.append({"role": role, "content": blocks})
-        elif len(self._messages) > self._given:
-            last["content"] += blocks
-        else:
-            self._messages[-1] = {"role": role, "content": [*last["content"], *blocks]}
+        self._turns.push(role, blocks)
 
     def _end_assistant(self) -> None:
         """The user goes on: a server's tool call that the provider never answered would be refused from here on."""
-        if not self._messages or self._messages[-1]["role"] != "assistant":
+        messages = self._turns.messages
+        if not messages or messages[-1]["role"] != "assistant":
             return
-        blocks = self._messages[-1]["content"]
+        blocks = messages[-1]["content"]
         kept = _without_open_server_calls(blocks)
-        if len(kept) == len(blocks):
-            return
-        self._messages.pop()
-        self._given = min(self._given, len(self._messages))
-        if kept:
-            self._messages.append({"role": "assistant", "content": kept})
+        if len(kept) < len(blocks):
+            self._turns.pop()
+            self._turns.push("assistant", kept)
 
     def _assistant(self, message: AssistantMessage, results: steps.Results) -> None:
         said = text_of(message.get("content"))
@@ -192,7 +183,7 @@ class _Encoder:
             for call, call_id in zip(calls, ids, strict=True):
                 function = call["function"]
                 arguments = _json.loads(function["arguments"])
-                name = self._names.wire(function["name"])
+                name = self._tools.wire(function["name"])
                 blocks.append({"type": "tool_use", "id": call_id, "name": name, "input": arguments})
         self._push("assistant", blocks)
         if blocks:
@@ -200,7 +191,7 @@ class _Encoder:
         shown: list[JSONObject] = []
         answers: list[JSONObject] = []
         for position, result in results:
-            answers.append(_result(ids[position], result, shown))
+            answers.append(_result(ids[position], result, self._takes, shown))
         self._push("user", answers + shown)
 
     def _replayed(self, message: AssistantMessage, said: str, ids: Sequence[str]) -> list[JSONObject] | None:
@@ -214,7 +205,7 @@ class _Encoder:
         if uses != len(calls) or _said(content).strip() != said.strip():
             return None
         blocks: list[JSONObject] = []
-        names = [self._names.wire(call["function"]["name"]) for call in calls]
+        names = [self._tools.wire(call["function"]["name"]) for call in calls]
         wire = iter(zip(ids, names, strict=True))
         for block in content:
             match _kind(block):
@@ -227,6 +218,18 @@ class _Encoder:
                 case _:
                     blocks.append(block)
         return blocks if any(_kind(block) not in _THINKING for block in blocks) else []
+
+
+def _ask_for(wanted: ResponseSchema, body: JSONObject) -> None:
+    """Ask for an answer of a schema, beside whatever else the caller wants of the output."""
+    schema = closed(wanted.schema)
+    if schema is None:
+        raise ConfigurationError(f"The schema {wanted.name!r} refers to itself or is open, which this wire cannot say.")
+    others = body.get("output_config")
+    body["output_config"] = {
+        "format": {"type": "json_schema", "schema": schema},
+        **(others if is_object(others) else {}),
+    }
 
 
 def _declaration(tool: Tool, name: str) -> JSONObject:
@@ -249,15 +252,15 @@ def _without_open_server_calls(blocks: list[JSONObject]) -> list[JSONObject]:
     return kept
 
 
-def _result(call_id: str, result: ToolMessage, shown: list[JSONObject]) -> JSONObject:
-    """A result's block. Images that it cannot hold are added to `shown`, which comes after all results."""
+def _result(call_id: str, result: ToolMessage, takes: frozenset[str], shown: list[JSONObject]) -> JSONObject:
+    """A result's block. Images and files that it cannot hold are added to `shown`, which comes after all results."""
     block: JSONObject = {"type": "tool_result", "tool_use_id": call_id}
-    content = _blocks(result["content"])
+    content = _blocks(result["content"], takes)
     if result.get("is_error"):  # the API wants an error to be text, and to be something
         images = [part for part in content if part["type"] != "text"]
         if images:
             shown += [{"type": "text", "text": f"Output of call {call_id}:"}, *images]
-        content = [part for part in content if part["type"] == "text"] or _text_blocks(_NOTHING)
+        content = [part for part in content if part["type"] == "text"] or _text_blocks(steps.NO_OUTPUT)
         block["is_error"] = True
     if len(content) == 1 and content[0]["type"] == "text":
         block["content"] = content[0]["text"]
@@ -270,29 +273,39 @@ def _text_blocks(said: str) -> list[JSONObject]:
     return [{"type": "text", "text": said}] if said and not said.isspace() else []
 
 
-def _blocks(content: Content) -> list[JSONObject]:
+def _blocks(content: Content, takes: frozenset[str]) -> list[JSONObject]:
     """A content as blocks, without blank texts."""
     if isinstance(content, str):
         return _text_blocks(content)
     blocks: list[JSONObject] = []
-    for part in cast("list[JSONObject]", content):
+    for given in cast("list[JSONObject]", content):
+        part = sayable(given, takes)
         match part["type"]:
-            case "text":
-                blocks += _text_blocks(part["text"])
             case "image_url":
                 blocks.append(_image(part["image_url"]["url"]))
-            case kind:
-                blocks += _text_blocks(f"(Here is {kind}, which cannot be shown.)")
+            case "file":
+                blocks.append(_document(part["file"]))
+            case _:
+                blocks += _text_blocks(part["text"])
     return blocks
+
+
+def _document(about: JSONObject) -> JSONObject:
+    title: JSONObject = {"title": about["filename"]} if about.get("filename") else {}
+    if "file_data" in about:
+        media_type, data = read_data_url(about["file_data"])
+        source = {"type": "base64", "media_type": media_type, "data": data}
+    elif "file_url" in about:
+        source = {"type": "url", "url": about["file_url"]}
+    else:
+        source = {"type": "file", "file_id": about["file_id"]}
+    return {"type": "document", "source": source, **title}
 
 
 def _image(url: str) -> JSONObject:
     if not url.startswith("data:"):
         return {"type": "image", "source": {"type": "url", "url": url}}
-    head, _, data = url.removeprefix("data:").partition(",")
-    media_type, *options = head.split(";")
-    if "base64" not in options:
-        data = base64.b64encode(unquote_to_bytes(data)).decode()
+    media_type, data = read_data_url(url)
     return {"type": "image", "source": {"type": "base64", "media_type": media_type or "image/png", "data": data}}
 
 
@@ -304,11 +317,13 @@ def _said(blocks: Sequence[JSONObject]) -> str:
     return "".join(text(block.get("text")) for block in blocks if _kind(block) == "text")
 
 
-def _reply(blocks: list[JSONObject], reason: object, usage: JSONObject, model: object, reading: Reading) -> Reply:
+def _reply(
+    blocks: list[JSONObject], reason: object, usage: JSONObject, model: object, id: object, reading: Reading
+) -> Reply:
     """The reply that a list of blocks is, whole or put together from its deltas."""
     finish = _STOP_REASONS.get(text(reason), "unknown")
     calls = [
-        WireCall(text(block.get("id")), text(block.get("name")), _arguments(block.get("input")))
+        WireCall(text(block.get("id")), text(block.get("name")), as_text(block.get("input")))
         for block in blocks
         if _kind(block) == "tool_use"
     ]
@@ -320,16 +335,10 @@ def _reply(blocks: list[JSONObject], reason: object, usage: JSONObject, model: o
         finish=finish,
         usage=_usage(usage),
         model=model,
+        id=id,
         native=_native(blocks, cut=finish in replies.CUT),
         paused=reason == "pause_turn",
     )
-
-
-def _arguments(value: object) -> str:
-    """A call's input as text. A text it is when the stream brought something that is no object."""
-    if isinstance(value, str):
-        return value
-    return "" if value is None else _json.dumps(value).decode()
 
 
 def _native(blocks: list[JSONObject], *, cut: bool) -> JSONObject | None:
@@ -343,18 +352,18 @@ def _native(blocks: list[JSONObject], *, cut: bool) -> JSONObject | None:
         plain = _PLAIN_KEYS.get(kind)
         beyond = beyond or plain is None or any(block[key] for key in block.keys() - plain)
         if "input" in block and not is_object(block["input"]):
-            block = {**block, "input": _json.loads(sendable_arguments(_arguments(block["input"])))}
+            block = {**block, "input": _json.loads(sendable_arguments(as_text(block["input"])))}
         kept.append(block)
     return {"content": kept} if beyond else None
 
 
 def _usage(told: JSONObject) -> Usage | None:
-    cached = count(told.get("cache_read_input_tokens"))
-    prompt = count(told.get("input_tokens")) + count(told.get("cache_creation_input_tokens")) + cached
+    cached, written = count(told.get("cache_read_input_tokens")), count(told.get("cache_creation_input_tokens"))
+    prompt = count(told.get("input_tokens")) + written + cached
     completion = count(told.get("output_tokens"))
     if not prompt and not completion:
         return None
-    return Usage(prompt=prompt, completion=completion, total=prompt + completion, cached=cached)
+    return Usage(prompt=prompt, completion=completion, total=prompt + completion, cached=cached, cache_write=written)
 
 
 class _OpenBlock:
@@ -391,6 +400,7 @@ class _Decoder:
         self._blocks: dict[int, _OpenBlock] = {}
         self._usage: JSONObject = {}
         self._model: object = None
+        self._id: object = None
         self._reason: object = None
         self.done = False
 
@@ -410,7 +420,7 @@ class _Decoder:
         if kind == "message_start":
             message = event.get("message")
             if is_object(message):
-                self._model = message.get("model")
+                self._model, self._id = message.get("model"), message.get("id")
                 self._count(message.get("usage"))
         elif kind == "message_delta":
             delta = event.get("delta")
@@ -425,7 +435,7 @@ class _Decoder:
         if not self.done and not self._reason:
             raise IncompleteReply("The stream ended before the provider said that the message was complete.")
         blocks = [block.whole() for block in self._blocks.values()]
-        return _reply(blocks, self._reason, self._usage, self._model, self._reading)
+        return _reply(blocks, self._reason, self._usage, self._model, self._id, self._reading)
 
     def _place(self, event: JSONObject, default: int) -> int:
         index = event.get("index")

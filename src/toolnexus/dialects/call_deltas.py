@@ -7,10 +7,7 @@ of its index, or with the last one. An empty id or name says nothing, and a repe
 
 from __future__ import annotations
 
-from typing import Any
-
-from toolnexus import _json
-from toolnexus.dialects.payloads import JSONObject, is_object, text
+from toolnexus.dialects.payloads import JSONObject, as_text, is_object, text
 from toolnexus.messages import read_arguments
 
 _KNOWN = frozenset({"index", "id", "type", "function"})
@@ -101,10 +98,3 @@ class CallDeltas:
             }
             for call in self._calls
         ]
-
-
-def as_text(arguments: Any) -> str:
-    """Arguments as text: some servers send the object itself."""
-    if isinstance(arguments, str):
-        return arguments
-    return "" if arguments is None else _json.dumps(arguments).decode()

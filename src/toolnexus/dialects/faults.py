@@ -7,16 +7,19 @@ The codes and types that an error names come first, then its wording, then a sta
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from toolnexus import _json
 from toolnexus.dialects.payloads import JSONObject, is_object, objects
 from toolnexus.dialects.payloads import text as text_in
 from toolnexus.errors import ProviderError
+
+if TYPE_CHECKING:
+    from toolnexus.events import Usage
 
 _LONGEST_MESSAGE = 500
 _LONGEST_TEXT = 8 * _LONGEST_MESSAGE
@@ -45,7 +48,7 @@ _CODES: Mapping[str, str] = {
         "quota": (
             "insufficient_quota exceeded_current_quota_error quota_exceeded billing_error billing_not_active "
             "billing_hard_limit_reached insufficient_balance insufficient_credits insufficient_funds payment_required "
-            "credit_balance_too_low arrearage 1113"
+            "credit_balance_too_low arrearage billing_disabled 1113"
         ),
         "rate_limit": (
             "rate_limit rate_limit_error rate_limit_exceeded rate_limit_reached_error rate_limited rate_limit_reached "
@@ -55,17 +58,21 @@ _CODES: Mapping[str, str] = {
         "overloaded": (
             "overloaded overloaded_error engine_overloaded engine_overloaded_error server_overloaded model_overloaded "
             "service_unavailable service_unavailable_error serviceunavailable serviceunavailableexception unavailable "
-            "modelnotreadyexception"
+            "modelnotreadyexception model_capacity_exhausted"
         ),
-        "timeout": "timeout timeout_error request_timeout gateway_timeout deadline_exceeded modeltimeoutexception",
+        "timeout": (
+            "timeout timeout_error request_timeout gateway_timeout deadline_exceeded modeltimeoutexception "
+            "vector_store_timeout"
+        ),
         "server": (
             "server_error internal internal_error internal_server_error internalservererror internalserverexception "
-            "bad_gateway upstream_error modelerrorexception"
+            "bad_gateway upstream_error modelerrorexception cancelled aborted"
         ),
         "auth": (
             "authentication_error invalid_authentication_error invalid_api_key incorrect_api_key_error unauthenticated "
             "unauthorized permission_error permission_denied forbidden accessdeniedexception api_key_invalid "
-            "unrecognizedclientexception expiredtokenexception"
+            "unrecognizedclientexception expiredtokenexception credentials_missing access_token_expired "
+            "access_token_type_unsupported service_disabled api_key_service_blocked"
         ),
         "not_found": (
             "not_found not_found_error model_not_found model_not_found_error resource_not_found_error notfounderror "
@@ -73,9 +80,14 @@ _CODES: Mapping[str, str] = {
         ),
         "content_filter": (
             "content_filter content_filter_error content_policy_violation responsibleaipolicyviolation invalid_prompt "
-            "data_inspection_failed 1301"
+            "data_inspection_failed image_content_policy_violation bio_policy misalignment_policy_violation 1301"
         ),
         "malformed_tool_call": "tool_use_failed malformed_function_call",
+        "bad_request": (
+            "invalid_image invalid_image_format invalid_base64_image invalid_image_url invalid_image_mode "
+            "image_too_large image_too_small image_parse_error image_file_too_large image_file_not_found "
+            "unsupported_image_media_type empty_image_file failed_to_download_image data_residency_mismatch"
+        ),
     }.items()
     for code in codes.split()
 }
@@ -167,6 +179,8 @@ _HTML = re.compile(r"\s*<(!doctype|html|head|body)\b", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?").fullmatch
 _ALLOWANCE = re.compile(r"limit:?\s+(?:of\s+)?(\d[\d,]*)\b.{0,80}?requested:?\s+(\d[\d,]*)", re.IGNORECASE | re.DOTALL)
+_NO_QUOTA = re.compile(r"quota exceeded for metric: \S+, limit: 0\b", re.IGNORECASE)
+_PLEASE_WAIT = re.compile(r"please retry in ([0-9]{1,9}(?:\.[0-9]{1,9})?)s\b", re.IGNORECASE)
 _REFUSED_PARAMETER = re.compile(
     r"(?:unsupported|unrecognized|unknown|unexpected|not permitted)[^'\"`]{0,60}['\"`]([\w.\[\]-]{1,64})['\"`]",
     re.IGNORECASE,
@@ -181,6 +195,7 @@ class _Complaint:
         text: What it says, for people. Empty: nothing.
         words: Its codes and types, the most exact first, in lower case.
         status: The HTTP status that it names. None: it names none.
+        retry_after: Seconds to wait, if it says so.
     """
 
     text: str
@@ -188,6 +203,7 @@ class _Complaint:
     status: int | None = None
     parameter: str | None = None
     request_id: str | None = None
+    retry_after: float | None = None
 
 
 def fault(status: int, headers: Mapping[str, str], body: object, *, now: float) -> ProviderError | None:
@@ -213,7 +229,7 @@ def fault(status: int, headers: Mapping[str, str], body: object, *, now: float) 
         retryable=kind in _RETRYABLE and not _never_fits(complaint.text),
         status=shown,
         request_id=lower.get("x-request-id") or lower.get("request-id") or complaint.request_id,
-        retry_after=_retry_after(lower, now),
+        retry_after=complaint.retry_after if (asked := _retry_after(lower, now)) is None else asked,
         parameter=complaint.parameter,
     )
 
@@ -221,6 +237,26 @@ def fault(status: int, headers: Mapping[str, str], body: object, *, now: float) 
 def error_in(body: object) -> ProviderError | None:
     """The error that an answer with status 200, or an event of one, is. None: it is none."""
     return fault(200, {}, body, now=0.0)
+
+
+def failure(told: object) -> ProviderError:
+    """The error of an answer that the provider broke off.
+
+    Args:
+        told: What the answer says about it, if anything.
+    """
+    error = error_in({"error": told}) if told else None
+    return error or ProviderError("The provider failed while it answered.", kind="server", retryable=True)
+
+
+def malformed_call(usage: Usage | None = None) -> ProviderError:
+    """The error of an answer that should have been a call, and was thrown away."""
+    return ProviderError(
+        "The model tried to call a tool and the provider could not read the call.",
+        kind="malformed_tool_call",
+        retryable=True,
+        usage=usage,
+    )
 
 
 def _never_fits(text: str) -> bool:
@@ -271,7 +307,11 @@ def _is_flat_error(body: JSONObject) -> bool:
 
 def _read(error: JSONObject, outer: JSONObject) -> _Complaint:
     inner = error.get("innererror")
+    text = _text(error)
+    details = objects(error.get("details"))
     named = [
+        "quota_exceeded" if _is_used_up(details, text) else None,
+        *(detail.get("reason") for detail in details),
         error.get("code"),
         inner.get("code") if is_object(inner) else None,
         error.get("type"),
@@ -280,7 +320,6 @@ def _read(error: JSONObject, outer: JSONObject) -> _Complaint:
         outer.get("code"),
     ]
     numbers = [*named, error.get("statusCode"), error.get("status_code")]
-    text = _text(error)
     parameter = text_in(error.get("param")) or _located(error.get("detail"))
     if not parameter and (match := _REFUSED_PARAMETER.search(text)):
         parameter = match[1]
@@ -290,7 +329,30 @@ def _read(error: JSONObject, outer: JSONObject) -> _Complaint:
         status=next((number for item in numbers if (number := _status(item)) is not None), None),
         parameter=parameter or None,
         request_id=text_in(outer.get("request_id")) or text_in(error.get("request_id")) or None,
+        retry_after=_told_wait(details, text),
     )
+
+
+def _is_used_up(details: Sequence[JSONObject], text: str) -> bool:
+    """Whether Google says that a quota is used up for the day, or is 0. The wait that it names all the same is no help.
+
+    Source: google.rpc.QuotaFailure.
+    """
+    violations = [violation for detail in details for violation in objects(detail.get("violations"))]
+    return _NO_QUOTA.search(text) is not None or any(
+        "perday" in text_in(violation.get("quotaId")).lower() or violation.get("quotaValue") in ("0", 0)
+        for violation in violations
+    )
+
+
+def _told_wait(details: Sequence[JSONObject], text: str) -> float | None:
+    """Seconds to wait, as Google's errors tell them. Source: google.rpc.RetryInfo."""
+    told = next((delay for detail in details if (delay := text_in(detail.get("retryDelay")))), "")
+    seconds = told.removesuffix("s")
+    if told and _SECONDS(seconds):
+        return float(seconds)
+    found = _PLEASE_WAIT.search(text)
+    return float(found[1]) if found else None
 
 
 def _status(value: object) -> int | None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 _VALID_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
+_NO_BEGINNING = re.compile(r"[0-9-]").match
 _INVALID_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
 _HASH_LENGTH = 8
 _ID_LENGTH = 9
@@ -28,7 +29,12 @@ class ToolNames:
     A name that fits is left alone. Any other is cut and ends in `_` and 8 characters of a hash of the whole name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, letter_first: bool = False) -> None:
+        """
+        Args:
+            letter_first: Whether a name has to begin with a letter or `_`.
+        """
+        self._letter_first = letter_first
         self._wire: dict[str, str] = {}
         self._changed: dict[str, str] = {}
         self._taken: set[str] = set()
@@ -39,7 +45,7 @@ class ToolNames:
 
     def copy(self) -> ToolNames:
         """The same names; what either learns from now on, the other does not."""
-        other = ToolNames()
+        other = ToolNames(letter_first=self._letter_first)
         other._wire.update(self._wire)
         other._changed.update(self._changed)
         other._taken.update(self._taken)
@@ -53,7 +59,7 @@ class ToolNames:
     def add(self, names: Iterable[str]) -> None:
         """Make sure of these names; the ones that fit come before those that have to be changed."""
         new = [name for name in names if name not in self._wire]
-        for name in sorted(new, key=lambda name: _VALID_NAME(name) is None):
+        for name in sorted(new, key=lambda name: not self._fits(name)):
             self.wire(name)
 
     def wire(self, name: str) -> str:
@@ -62,8 +68,11 @@ class ToolNames:
         if known is not None:
             return known
         made = name
-        if name in self._taken or not _VALID_NAME(name):
-            stem = _INVALID_CHARACTER.sub("_", name)[: 64 - 1 - _HASH_LENGTH]
+        if name in self._taken or not self._fits(name):
+            stem = _INVALID_CHARACTER.sub("_", name)
+            if self._letter_first and _NO_BEGINNING(stem):
+                stem = f"_{stem}"
+            stem = stem[: 64 - 1 - _HASH_LENGTH]
             attempt = 0
             while (made := f"{stem}_{_hash(name, attempt)[:_HASH_LENGTH]}") in self._taken:
                 attempt += 1
@@ -71,6 +80,9 @@ class ToolNames:
         self._wire[name] = made
         self._taken.add(made)
         return made
+
+    def _fits(self, name: str) -> bool:
+        return _VALID_NAME(name) is not None and not (self._letter_first and _NO_BEGINNING(name))
 
 
 class CallIds:

@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
+from toolnexus import _media
 from toolnexus.dialects import Encoder, Reading, Reply, ReplyDecoder, Request, Target, params, replies, steps
-from toolnexus.dialects.call_deltas import CallDeltas, as_text
-from toolnexus.dialects.declarations import Declarations
-from toolnexus.dialects.faults import error_in
-from toolnexus.dialects.names import CallIds, ToolNames
-from toolnexus.dialects.payloads import JSONObject, count, is_object, objects, read_event, text
+from toolnexus.dialects.call_deltas import CallDeltas
+from toolnexus.dialects.declarations import Declarations, RunTools
+from toolnexus.dialects.faults import error_in, failure, malformed_call
+from toolnexus.dialects.names import CallIds
+from toolnexus.dialects.payloads import JSONObject, as_text, is_object, objects, read_event, text
 from toolnexus.dialects.replies import WireCall
 from toolnexus.dialects.schemas import object_schema
-from toolnexus.errors import IncompleteReply, InvalidReply, ProviderError
-from toolnexus.events import ReasoningDelta, TextDelta, Usage
+from toolnexus.errors import IncompleteReply, InvalidReply
+from toolnexus.events import ReasoningDelta, TextDelta
 from toolnexus.messages import text_of
 
 if TYPE_CHECKING:
-    from toolnexus.events import Delta, FinishReason
+    from toolnexus.events import Delta, FinishReason, Usage
     from toolnexus.messages import AssistantMessage, Content
     from toolnexus.tools import Tool
 
@@ -49,6 +50,12 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 
+_WANTED_REASONING = "reasoning_content"
+"""Where servers that want reasoning look for it."""
+
+_NO_REASONING = " "
+"""Stands for reasoning that there is none of. The empty text counts as missing."""
+
 _NEUTRAL_FIELDS = frozenset({"role", "content", "tool_calls", "function_call", "refusal"})
 """Fields of a reply's message that the neutral shape holds."""
 
@@ -60,9 +67,6 @@ _NOT_REPLAYED = _NEUTRAL_FIELDS | _CHATTER
 _CALL_FIELDS = frozenset({"id", "type", "function", "index"})
 """Fields of a call that the neutral shape holds."""
 
-_NOTHING = "(no output)"
-"""Stands for a result without text, which some servers refuse."""
-
 
 class OpenAI:
     """Chat completions."""
@@ -70,7 +74,7 @@ class OpenAI:
     style = "openai"
     path = "/chat/completions"
     stream_path = path
-    parts = frozenset({"text", "image_url"})
+    parts = frozenset({"text", "image_url", "input_audio", "file", "file_id"})
 
     def __init__(self) -> None:
         self._declarations = Declarations(_declaration)
@@ -92,7 +96,8 @@ class OpenAI:
         message = choice.get("message", choice.get("delta"))
         if not is_object(message):
             raise InvalidReply("The answer's choice has no message, so it is no chat completion.")
-        return _reply(message, choice.get("finish_reason"), _usage_in(body, choice), body.get("model"), reading)
+        usage = _usage_in(body, choice, reading)
+        return _reply(message, choice.get("finish_reason"), usage, body.get("model"), body.get("id"), reading)
 
     def decoder(self, reading: Reading) -> ReplyDecoder:
         return _Decoder(reading)
@@ -103,10 +108,9 @@ class _Encoder:
 
     def __init__(self, target: Target, declarations: Declarations) -> None:
         self._target = target
-        self._declarations = declarations
-        self._names = ToolNames()
-        self._tools: Sequence[Tool] = ()
-        self._wire_tools: list[JSONObject] = []
+        # A model in this process is given the transcript's own shape, whatever is in it.
+        self._takes = target.takes(OpenAI.parts) if target.style == OpenAI.style else None
+        self._tools = RunTools(target, declarations)
         self._reader = steps.Reader()
         self._start_anew()
 
@@ -116,7 +120,7 @@ class _Encoder:
         self._messages: list[JSONObject] = []
 
     def encode(self, request: Request) -> JSONObject:
-        self._declare(request.tools)
+        wire_tools = self._tools.declared(request.tools)
         if self._reader.is_new(request.messages):
             self._start_anew()
         for message, results in self._reader.unread():
@@ -133,27 +137,27 @@ class _Encoder:
         system = steps.system_text(request.system, self._system)
         head: list[JSONObject] = [{"role": "system", "content": system}] if system else []
         body: JSONObject = {"model": request.model, "messages": head + self._messages}
-        if self._wire_tools:
-            body["tools"] = self._wire_tools
+        if wire_tools:
+            body["tools"] = wire_tools
         if request.max_tokens is not None and _LIMIT_FIELDS.isdisjoint(request.params):
             body[self._target.provider.max_tokens_field] = request.max_tokens
         if request.stream:
             body["stream"] = True
-            body["stream_options"] = {"include_usage": True}
+            if self._target.provider.takes_stream_options:
+                body["stream_options"] = {"include_usage": True}
+        if (wanted := request.response_schema) is not None:
+            # Not `strict`, which takes only schemas that require every property.
+            body["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": wanted.name, "schema": wanted.schema},
+            }
         return params.add(body, request) if request.params else body
 
     def reading(self, request: Request) -> Reading:
-        self._declare(request.tools)
-        return Reading(target=self._target, model=request.model, names=self._names.changed)
-
-    def _declare(self, tools: Sequence[Tool]) -> None:
-        if tools is self._tools:
-            return
-        self._tools = tools
-        self._names, self._wire_tools = self._declarations.of(tools, self._names)
+        return self._tools.reading(request)
 
     def _say(self, role: str, content: Content) -> None:
-        if wire := _content(content):
+        if wire := _content(content, self._takes):
             self._messages.append({"role": role, "content": wire})
 
     def _assistant(self, message: AssistantMessage, results: steps.Results) -> None:
@@ -164,6 +168,8 @@ class _Encoder:
         fields, extras = self._native(message, said, len(calls))
         # Strict servers refuse a message without the key, others a blank text.
         wire: JSONObject = {"role": "assistant", "content": said if said and not said.isspace() else None, **fields}
+        if self._target.provider.wants_reasoning and not wire.get(_WANTED_REASONING):
+            wire[_WANTED_REASONING] = _NO_REASONING
         self._messages.append(wire)
         if not calls:
             return
@@ -173,7 +179,7 @@ class _Encoder:
                 "id": call_id,
                 "type": "function",
                 "function": {
-                    "name": self._names.wire(call["function"]["name"]),
+                    "name": self._tools.wire(call["function"]["name"]),
                     "arguments": call["function"]["arguments"],
                 },
                 **extra,
@@ -183,13 +189,12 @@ class _Encoder:
         wire["tool_calls"] = wire_calls
         shown: list[JSONObject] = []
         for position, result in results:
-            answer = text_of(result["content"])
-            images = [part for part in _parts(result["content"]) if part["type"] != "text"]
+            answer, images = _result(result["content"], self._takes)
             if images:
                 name = wire_calls[position]["function"]["name"]
                 shown += [{"type": "text", "text": f"Output of {name}, call {ids[position]}:"}, *images]
             if not answer or answer.isspace():
-                answer = "(see the next user message)" if images else _NOTHING
+                answer = "(see the next user message)" if images else steps.NO_OUTPUT
             self._messages.append({"role": "tool", "tool_call_id": ids[position], "content": answer})
         if shown:  # tool messages hold text only, and nothing may stand between them
             self._messages.append({"role": "user", "content": shown})
@@ -218,27 +223,49 @@ def _declaration(tool: Tool, name: str) -> JSONObject:
     }
 
 
-def _content(content: Content) -> str | list[JSONObject]:
+def _content(content: Content, takes: frozenset[str] | None) -> str | list[JSONObject]:
     """A message's content without its blank texts; empty if nothing is left."""
     if isinstance(content, str):
         return "" if content.isspace() else content
-    return _parts(content)
-
-
-def _parts(content: Content) -> list[JSONObject]:
-    """The parts of a content as this wire names them, which is how the transcript does."""
-    if isinstance(content, str):
-        return []
     wire: list[JSONObject] = []
     for part in cast("list[JSONObject]", content):
-        kind: str = part["type"]
-        value = part.get(kind)
-        if isinstance(value, str):
-            if value and not value.isspace():
-                wire.append({"type": kind, kind: value})
-        elif is_object(value):
-            wire.append({"type": kind, kind: value})
+        wire += _part(part, takes)
     return wire
+
+
+def _result(content: Content, takes: frozenset[str] | None) -> tuple[str, list[JSONObject]]:
+    """A result's text, and the other parts of it, which a tool message cannot hold."""
+    said = text_of(content)
+    if isinstance(content, str):
+        return said, []
+    shown: list[JSONObject] = []
+    for part in cast("list[JSONObject]", content):
+        for wire in _part(part, takes) if part["type"] != "text" else ():
+            if wire["type"] == "text":
+                said = f"{said}\n{wire['text']}" if said else wire["text"]
+            else:
+                shown.append(wire)
+    return said, shown
+
+
+def _part(part: JSONObject, takes: frozenset[str] | None) -> list[JSONObject]:
+    """A part as this wire names it, which is how the transcript does, if it says anything."""
+    if takes is not None:
+        part = _media.sayable(part, takes)
+    kind: str = part["type"]
+    value = part.get(kind)
+    if isinstance(value, str):
+        return [{"type": kind, kind: value}] if value and not value.isspace() else []
+    if kind == "file" and is_object(value) and takes is not None:
+        return [{"type": kind, kind: _file(value)}]
+    return [{"type": kind, kind: value}] if is_object(value) else []
+
+
+def _file(about: JSONObject) -> JSONObject:
+    """A file as this wire wants it: its bytes with a name, or its id alone."""
+    if "file_data" not in about:
+        return {"file_id": about["file_id"]}
+    return {"filename": about.get("filename") or "file", "file_data": about["file_data"]}
 
 
 def _first_choice(choices: object) -> JSONObject | None:
@@ -254,16 +281,14 @@ def _check(choice: JSONObject) -> None:
     if told and (error := error_in({"error": told})) is not None:
         raise error
     if reason == "error":
-        raise ProviderError("The provider failed while it answered.", kind="server", retryable=True)
+        raise failure(None)
     if isinstance(reason, str) and "malformed" in reason.lower():
-        raise ProviderError(
-            "The model tried to call a tool and the provider could not read the call.",
-            kind="malformed_tool_call",
-            retryable=True,
-        )
+        raise malformed_call()
 
 
-def _reply(message: JSONObject, reason: object, usage: Usage | None, model: object, reading: Reading) -> Reply:
+def _reply(
+    message: JSONObject, reason: object, usage: Usage | None, model: object, id: object, reading: Reading
+) -> Reply:
     """The reply that a message is, whole or put together from its deltas."""
     content = message.get("content")
     said = _text(content)
@@ -293,6 +318,7 @@ def _reply(message: JSONObject, reason: object, usage: Usage | None, model: obje
         finish=finish,
         usage=usage,
         model=model,
+        id=id,
         native=None if plain and not any(extras) else _native(message, () if finish in replies.CUT else extras),
     )
 
@@ -344,29 +370,14 @@ def _thought(part: JSONObject) -> str:
     return inner if isinstance(inner, str) else _text(inner)
 
 
-def _usage_in(answer: JSONObject, choice: JSONObject) -> Usage | None:
+def _usage_in(answer: JSONObject, choice: JSONObject, reading: Reading) -> Usage | None:
     """The usage that an answer or chunk tells, wherever it stands."""
     told = answer.get("usage") or choice.get("usage")
     if not told and is_object(own := answer.get("x_groq")):
         told = own.get("usage")
-    return _usage(told) if is_object(told) else None
-
-
-def _usage(told: JSONObject) -> Usage | None:
-    prompt, completion = count(told.get("prompt_tokens")), count(told.get("completion_tokens"))
-    total = count(told.get("total_tokens")) or prompt + completion
-    if not total:
+    if not is_object(told):
         return None
-    before, after = told.get("prompt_tokens_details"), told.get("completion_tokens_details")
-    cached = count(before.get("cached_tokens")) if is_object(before) else 0
-    reasoning = count(after.get("reasoning_tokens")) if is_object(after) else 0
-    return Usage(
-        prompt=prompt,
-        completion=completion,
-        total=total,
-        cached=cached or count(told.get("prompt_cache_hit_tokens")),
-        reasoning=reasoning,
-    )
+    return replies.usage(told, reading, given="prompt", made="completion")
 
 
 class _Decoder:
@@ -382,6 +393,7 @@ class _Decoder:
         self._calls = CallDeltas()
         self._usage: Usage | None = None
         self._model: object = None
+        self._id: object = None
         self._reason: object = None
         self._answered = False
         self.done = False
@@ -400,9 +412,9 @@ class _Decoder:
         if choice is None:
             return []
         if not self._model:
-            self._model = event.get("model")
+            self._model, self._id = event.get("model"), event.get("id")
         if event.get("usage"):
-            self._usage = _usage_in(event, choice) or self._usage
+            self._usage = _usage_in(event, choice, self._reading) or self._usage
         if choice.get("finish_reason"):
             self._end(event, choice)
         delta = choice.get("delta")
@@ -430,7 +442,7 @@ class _Decoder:
         message.update(self._fields)
         message["refusal"] = "".join(self._refusal)
         message["tool_calls"] = self._calls.message_calls()
-        return _reply(message, self._reason, self._usage, self._model, self._reading)
+        return _reply(message, self._reason, self._usage, self._model, self._id, self._reading)
 
     def _fail(self, event: JSONObject) -> None:
         if (error := error_in(event)) is not None:
@@ -439,7 +451,7 @@ class _Decoder:
     def _without_choice(self, event: JSONObject) -> list[Delta]:
         """Usage, a prompt's filter results, an error without an envelope, or anything that servers may add."""
         if event.get("usage"):
-            self._usage = _usage_in(event, {}) or self._usage
+            self._usage = _usage_in(event, {}, self._reading) or self._usage
         elif "choices" not in event:
             self._fail(event)
         return []
@@ -447,7 +459,7 @@ class _Decoder:
     def _end(self, event: JSONObject, choice: JSONObject) -> None:
         _check(choice)
         self._reason = choice["finish_reason"]
-        self._usage = _usage_in(event, choice) or self._usage
+        self._usage = _usage_in(event, choice, self._reading) or self._usage
 
     def _add(self, delta: JSONObject) -> list[Delta]:
         said = ""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolnexus.dialects import Request
 
-_OURS = frozenset({"messages", "stream"})
+_OURS = frozenset({"messages", "contents", "input", "stream"})
+_JOINED = frozenset({"generationConfig", "text"})
+"""Objects that hold fields of ours and of the caller; where both name one, the caller's counts."""
 
 
 def add(body: dict[str, Any], request: Request) -> dict[str, Any]:
@@ -19,10 +22,12 @@ def add(body: dict[str, Any], request: Request) -> dict[str, Any]:
     for key, value in request.params.items():
         if key == "tools":
             body[key] = [*body.get(key, ()), *value]
+        elif key in _JOINED and isinstance(value, Mapping):
+            body[key] = {**body.get(key, {}), **value}
         elif key not in _OURS:
             body[key] = value
     if not body.get("tools"):
-        for key in ("tools", "tool_choice", "parallel_tool_calls"):
+        for key in ("tools", "tool_choice", "toolConfig", "parallel_tool_calls"):
             body.pop(key, None)
     if not request.stream:
         body.pop("stream_options", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, TypeAlias, TypeGuard, cast
 
@@ -56,3 +57,16 @@ def text(value: object) -> str:
 def count(value: object) -> int:
     """A JSON value that should be a number of tokens; 0 if it is none."""
     return int(value) if isinstance(value, (int, float)) and value > 0 else 0
+
+
+def amount(value: object) -> float | None:
+    """A JSON value that should be a sum of money; None if it is none."""
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
+    return float(cast("float", value)) if known else None
+
+
+def as_text(arguments: object) -> str:
+    """A call's arguments as text: some servers send the object itself."""
+    if isinstance(arguments, str):
+        return arguments
+    return "" if arguments is None else _json.dumps(arguments).decode()

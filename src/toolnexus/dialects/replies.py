@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolnexus.dialects import Reading, Reply
+from toolnexus.dialects.payloads import JSONObject, amount, count, is_object
+from toolnexus.events import Usage
 from toolnexus.messages import sendable_arguments
 from toolnexus.tools import ToolCall
 
 if TYPE_CHECKING:
-    from toolnexus.events import FinishReason, Usage
+    from toolnexus.events import FinishReason
     from toolnexus.messages import AssistantMessage, CallEntry
 
 CUT: frozenset[FinishReason] = frozenset({"length", "content_filter", "refusal"})
@@ -25,6 +27,30 @@ class WireCall(NamedTuple):
     arguments: str
 
 
+def usage(told: JSONObject, reading: Reading, *, given: str, made: str) -> Usage | None:
+    """The usage as OpenAI's wires tell it. None: it tells nothing.
+
+    Args:
+        given: What the wire calls what went in.
+        made: What it calls what came out.
+    """
+    prompt, completion = count(told.get(f"{given}_tokens")), count(told.get(f"{made}_tokens"))
+    total = count(told.get("total_tokens")) or prompt + completion
+    if not total:
+        return None
+    before, after = told.get(f"{given}_tokens_details"), told.get(f"{made}_tokens_details")
+    cached = count(before.get("cached_tokens")) if is_object(before) else 0
+    return Usage(
+        prompt=prompt,
+        completion=completion,
+        total=total,
+        cached=cached or count(told.get("prompt_cache_hit_tokens")),
+        cache_write=count(before.get("cache_write_tokens")) if is_object(before) else 0,
+        reasoning=count(after.get("reasoning_tokens")) if is_object(after) else 0,
+        cost=amount(told.get("cost")) if reading.target.provider.tells_cost else None,
+    )
+
+
 def build(
     reading: Reading,
     *,
@@ -34,6 +60,7 @@ def build(
     finish: FinishReason,
     usage: Usage | None,
     model: object,
+    id: object = None,
     native: Any = None,
     paused: bool = False,
 ) -> Reply:
@@ -47,7 +74,7 @@ def build(
     if calls:
         finish = "tool_calls"
         run = _distinct(calls, reading)
-        message["tool_calls"] = [_entry(call) for call in run]
+        message["tool_calls"] = [entry(call) for call in run]
     message["origin"] = {"style": reading.target.style, "model": reading.model, "host": reading.target.host}
     if native:
         message["native"] = native
@@ -59,6 +86,7 @@ def build(
         finish_reason=finish,
         usage=usage,
         model=model if isinstance(model, str) and model else reading.model,
+        id=id if isinstance(id, str) else "",
         continues=paused and not run,
     )
 
@@ -81,6 +109,6 @@ def _distinct(calls: Sequence[WireCall], reading: Reading) -> tuple[ToolCall, ..
     return tuple(run)
 
 
-def _entry(call: ToolCall) -> CallEntry:
+def entry(call: ToolCall) -> CallEntry:
     function = {"name": call.name, "arguments": sendable_arguments(call.arguments)}
     return {"id": call.id, "type": "function", "function": function}  # pyright: ignore[reportReturnType]

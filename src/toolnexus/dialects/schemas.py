@@ -8,37 +8,42 @@ from typing import Any, TypeAlias
 from toolnexus._unicode import clean
 from toolnexus.dialects.payloads import is_object, objects
 
-_Schema: TypeAlias = dict[str, Any]
+Schema: TypeAlias = dict[str, Any]
 
 _BRANCHES = ("allOf", "anyOf", "oneOf")
 
 
-def object_schema(schema: Mapping[str, Any]) -> _Schema:
+def object_schema(schema: Mapping[str, Any]) -> Schema:
     """A copy of `schema` with `type: object` and without references or branches at its top.
 
     Branches are merged: all their properties are offered, and those are required that every branch demands. That is
     wider than the schema says; arguments are checked against the original.
     """
-    copy: _Schema = clean(schema)
+    copy: Schema = clean(schema)
     if "$ref" in copy or any(key in copy for key in _BRANCHES):
-        copy = _merged(copy, copy, frozenset())
+        copy = merged(copy, copy)
     copy["type"] = "object"
     return copy
 
 
-def _merged(schema: _Schema, root: _Schema, seen: frozenset[str]) -> _Schema:
-    """`schema` with what it refers to and branches into put in its place."""
+def merged(schema: Schema, root: Schema, seen: frozenset[str] = frozenset()) -> Schema:
+    """`schema` with what it refers to and branches into put in its place.
+
+    Args:
+        root: What its references refer into.
+        seen: References that are not followed again.
+    """
     reference = schema.get("$ref")
     if isinstance(reference, str):
         rest = {key: value for key, value in schema.items() if key != "$ref"}
-        found = None if reference in seen else _resolve(reference, root)
-        merged = rest if found is None else {**_merged(found, root, seen | {reference}), **rest}
-        return _merged(merged, root, seen | {reference})
+        found = None if reference in seen else resolved(reference, root)
+        whole = rest if found is None else {**merged(found, root, seen | {reference}), **rest}
+        return merged(whole, root, seen | {reference})
     flat = {key: value for key, value in schema.items() if key not in _BRANCHES}
-    properties: _Schema = dict(flat.get("properties") or {})
+    properties: Schema = dict(flat.get("properties") or {})
     required: list[str] = list(flat.get("required") or ())
     for kind in _BRANCHES:
-        branches = [_merged(branch, root, seen) for branch in objects(schema.get(kind))]
+        branches = [merged(branch, root, seen) for branch in objects(schema.get(kind))]
         for name, variants in _variants(branches):
             if name not in properties:
                 properties[name] = variants[0] if len(variants) == 1 else {"anyOf": variants}
@@ -53,11 +58,11 @@ def _merged(schema: _Schema, root: _Schema, seen: frozenset[str]) -> _Schema:
     return flat
 
 
-def _variants(branches: list[_Schema]) -> Iterator[tuple[str, list[Any]]]:
+def _variants(branches: list[Schema]) -> Iterator[tuple[str, list[Any]]]:
     """Each property of the branches, with its different schemas."""
     found: dict[str, list[Any]] = {}
     for branch in branches:
-        properties: _Schema = branch.get("properties") or {}
+        properties: Schema = branch.get("properties") or {}
         for name, schema in properties.items():
             known = found.setdefault(name, [])
             if schema not in known:
@@ -65,8 +70,8 @@ def _variants(branches: list[_Schema]) -> Iterator[tuple[str, list[Any]]]:
     yield from found.items()
 
 
-def _resolve(reference: str, root: _Schema) -> _Schema | None:
-    """What a reference inside the schema points to."""
+def resolved(reference: str, root: Schema) -> Schema | None:
+    """What a reference inside the schema points to. None: nothing that is there."""
     if not reference.startswith("#"):
         return None
     found: object = root

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 Results: TypeAlias = "list[tuple[int, ToolMessage]]"
 """The results of a message's calls, in call order: the call's position and its result."""
 
+NO_OUTPUT = "(no output)"
+"""Stands for a result without anything in it, which some servers refuse."""
+
 Step: TypeAlias = "tuple[SystemMessage | UserMessage | AssistantMessage, Results]"
 
 
