@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from toolnexus import _strict
+from toolnexus import _media, _strict
 from toolnexus._unicode import clean
 from toolnexus.errors import InvalidTranscript
 
@@ -319,16 +319,118 @@ def _read_image(part: _Object, place: str) -> _Object:
     return {**rest, "type": "image_url", "image_url": {"url": url}}
 
 
-def _keep(part: _Object, _place: str) -> _Object:
-    return part
+def _read_input_audio(part: _Object, place: str) -> _Object:
+    match part.get("input_audio"):
+        case {"data": str(), "format": str()}:
+            return part
+        case _:
+            raise unreadable(place, part, "{'type': 'input_audio', 'input_audio': {'data': base64, 'format': 'wav'}}")
 
+
+def _read_file(part: _Object, place: str) -> _Object:
+    match part.get("file"):
+        case {"file_data": str(data), **about} if _is_name(about.get("filename")):
+            if data.startswith("data:"):
+                return part
+            kind = "application/pdf" if data.startswith(_PDF) else "application/octet-stream"
+            return {**part, "file": {**about, "file_data": f"data:{kind};base64,{data}"}}
+        case {"file_url": str(), **about} | {"file_id": str(), **about} if _is_name(about.get("filename")):
+            return part
+        case _:
+            raise unreadable(place, part, "{'type': 'file', 'file': {…}} with file_data, file_url or file_id, a text")
+
+
+def _is_name(name: object) -> bool:
+    return name is None or isinstance(name, str)
+
+
+def _read_document(part: _Object, place: str) -> _Object:
+    """A document as Anthropic has it."""
+    title = part.get("title")
+    name = title if isinstance(title, str) else None
+    match part.get("source"):
+        case {"type": "text", "data": str(text)}:
+            made = _media.text_file(text, name)
+        case {"media_type": str(media_type), "data": str(data)}:
+            made = _media.file_part(media_type, data, name)
+        case {"url": str(address)}:
+            made = _file_at("file_url", address, name)
+        case {"file_id": str(file_id)}:
+            made = _file_at("file_id", file_id, name)
+        case _:
+            raise unreadable(place, part, "a document whose source has data, a url or a file_id")
+    return {**{key: value for key, value in part.items() if key not in {"type", "source", "title"}}, **made}
+
+
+def _file_at(key: str, place: str, name: str | None) -> _Object:
+    return {"type": "file", "file": {**({} if name is None else {"filename": name}), key: place}}
+
+
+def _read_response_text(part: _Object, place: str) -> _Object:
+    """A text as the Responses API has it."""
+    return _read_text({**part, "type": "text"}, place)
+
+
+def _read_response_image(part: _Object, place: str) -> _Object:
+    rest = {key: value for key, value in part.items() if key not in {"type", "image_url", "file_id", "detail"}}
+    detail = part.get("detail")
+    match part:
+        case {"image_url": str(url)}:
+            image = {"url": url, **({"detail": detail} if isinstance(detail, str) else {})}
+            return {**rest, "type": "image_url", "image_url": image}
+        case {"file_id": str(file_id)}:
+            return {**rest, **_file_at("file_id", file_id, None)}
+        case _:
+            raise unreadable(place, part, "an image with image_url or file_id, a text")
+
+
+def _read_response_file(part: _Object, place: str) -> _Object:
+    known = ("filename", "file_data", "file_url", "file_id")
+    about = {key: part[key] for key in known if part.get(key) is not None}
+    rest = {key: value for key, value in part.items() if key not in {"type", *known}}
+    return {**rest, **_read_file({"type": "file", "file": about}, place)}
+
+
+def _read_audio(part: _Object, place: str) -> _Object:
+    """A sound as MCP has it."""
+    match part:
+        case {"mimeType": str(media_type), "data": str(data)} | {"media_type": str(media_type), "data": str(data)}:
+            rest = {key: value for key, value in part.items() if key not in {"type", "mimeType", "media_type", "data"}}
+            return {**rest, **_media.audio_part(media_type, data)}
+        case _:
+            raise unreadable(place, part, "audio with mimeType and base64 data")
+
+
+def _read_resource(part: _Object, place: str) -> _Object:
+    """An embedded resource as MCP has it."""
+    rest = {key: value for key, value in part.items() if key not in {"type", "resource"}}
+    match part.get("resource"):
+        case {"uri": str(uri), "text": str(text)}:
+            return {**rest, **_media.text_file(text, uri)}
+        case {"uri": str(uri), "blob": str(data), **about}:
+            media_type = about.get("mimeType")
+            kind = media_type if isinstance(media_type, str) else "application/octet-stream"
+            return {**rest, **_media.part_of(kind, data, uri)}
+        case _:
+            raise unreadable(place, part, "a resource with a uri, and a text or a blob")
+
+
+_PDF = "JVBERi0"
+"""How a PDF begins in base64."""
 
 _PART_READERS: Mapping[str, Callable[[_Object, str], _Object]] = {
     "text": _read_text,
     "image_url": _read_image_url,
     "image": _read_image,
-    "input_audio": _keep,
-    "file": _keep,
+    "input_audio": _read_input_audio,
+    "file": _read_file,
+    "document": _read_document,
+    "input_text": _read_response_text,
+    "output_text": _read_response_text,
+    "input_image": _read_response_image,
+    "input_file": _read_response_file,
+    "audio": _read_audio,
+    "resource": _read_resource,
 }
 
 

@@ -1,4 +1,4 @@
-"""From any value that a tool returns to a `ToolResult` whose text a model can read.
+"""From any value that a tool returns to a `ToolResult` that a model can read: text, and images, sounds and files.
 
 No more than the limit is looked at, so a value of 50 MB costs as much as one of 64 KiB. The one exception is a pydantic
 model, which only pydantic may take apart (what it excludes must stay out), and does as a whole.
@@ -17,7 +17,10 @@ from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from toolnexus._unicode import clean_text
+from toolnexus import _media
+from toolnexus._foreign import part_type, read_part
+from toolnexus._unicode import clean, clean_text
+from toolnexus.errors import InvalidTranscript
 from toolnexus.tools import ToolResult
 
 if TYPE_CHECKING:
@@ -33,6 +36,11 @@ _LARGE = 1 << 64
 """Bounds of what is taken in at a glance: the nodes, the characters of each text, the numbers."""
 _LONGEST_CHARACTER = 4
 """Bytes in UTF-8."""
+
+_MOST_BLOCKS = 100
+"""Items of a list that may be content; a longer one is data."""
+_LITTLE_MEDIA = 1 << 20
+"""Characters of media that are looked through on the event loop; some milliseconds."""
 
 _quote = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -102,6 +110,8 @@ def _encode(value: Any, limit: int, *, at_once: bool) -> ToolResult:
         return ToolResult(output=cut_text(value, limit))
     if isinstance(value, ToolResult):
         return _checked(value, limit, at_once=at_once)
+    if (blocks := _blocks(value, at_once=at_once)) is not None:
+        return _shown(blocks, value, limit, at_once=at_once)
     if (text := _at_a_glance(value, limit)) is not None:
         return ToolResult(output=text, structured=value)
     return ToolResult(
@@ -141,20 +151,139 @@ def _checked(result: ToolResult, limit: int, *, at_once: bool) -> ToolResult:
     """A tool's own result, with nothing in it that the transcript could not hold."""
     output = result.output
     text = cut_text(output, limit) if type(output) is str else _Writer(limit, at_once=at_once).text(output)
-    parts = tuple(_part(part, limit, at_once=at_once) for part in result.parts)
+    parts = _Parts(limit, at_once=at_once).read(result.parts)
     if text == output and parts == result.parts:
         return result
     return dataclasses.replace(result, output=text, parts=parts)
 
 
-def _part(part: Any, limit: int, *, at_once: bool) -> Part:
-    match part:
-        case {"type": "text", "text": str(text)}:
-            return {"type": "text", "text": cut_text(text, limit)}
-        case {"type": "image_url", "image_url": {"url": str()}}:
-            return cast("Part", part)
-        case _:  # nothing that a transcript knows: it is said as text rather than lost
-            return {"type": "text", "text": _Writer(limit, at_once=at_once).text(part)}
+def _blocks(value: Any, *, at_once: bool) -> list[Any] | None:
+    """The content that a value is: a part or an MCP block, a list of such and of texts, or the bytes of an image, a
+    sound or a PDF. None: it is none of these, but data.
+    """
+    if type(value) is dict:
+        return [value] if _is_media(cast("dict[Any, Any]", value)) else None
+    if type(value) is list or type(value) is tuple:
+        items = cast("list[Any]", value)
+        if len(items) > _MOST_BLOCKS or not any(type(item) is dict and _is_media(item) for item in items):
+            return None
+        content = all(type(item) is str or _is_text(item) or (type(item) is dict and _is_media(item)) for item in items)
+        return list(items) if content else None
+    if isinstance(value, bytes | bytearray):
+        data = bytes(value[:_TELLING])
+        if (kind := _media.media_type_of(data)) is None:
+            return None
+        if len(value) > _media.MAX_BYTES:
+            size = _media.human_size(len(value))
+            return [{"type": "text", "text": f"({kind}, {size}, which is too large to be shown.)"}]
+        if at_once and len(value) > _LITTLE_MEDIA:
+            raise _Elsewhere
+        return [_media.part_of(kind, _media.to_base64(bytes(value)), None)]
+    return None
+
+
+def _is_text(item: Any) -> bool:
+    match item:
+        case {"type": "text", "text": str()}:
+            return True
+        case _:
+            return False
+
+
+def _is_media(item: dict[Any, Any]) -> bool:
+    """Whether an object is surely meant as content. Data may have a `type` as well."""
+    if "type" not in item:
+        return False
+    match item:
+        case {"type": "image" | "audio", "data": str(), "mimeType": str(), **rest}:
+            return rest.keys() <= _BESIDE
+        case {"type": "resource", "resource": {"uri": str(), "text": str()} | {"uri": str(), "blob": str()}, **rest}:
+            return rest.keys() <= _BESIDE
+        case {"type": "image_url", "image_url": {"url": str()}, **rest}:
+            return not rest
+        case {"type": "input_audio", "input_audio": {"data": str(), "format": str()}, **rest}:
+            return not rest
+        case {
+            "type": "file",
+            "file": {"file_data": str()} | {"file_url": str()} | {"file_id": str()},
+            **rest,
+        }:
+            return not rest
+        case _:
+            return False
+
+
+_BESIDE = frozenset({"annotations", "_meta"})
+"""What MCP may say beside the content of a block."""
+_TELLING = 64
+"""Bytes that tell what something is."""
+
+
+def _shown(blocks: list[Any], value: Any, limit: int, *, at_once: bool) -> ToolResult:
+    """A result of content. Its text is what stands first, or says in short what is shown."""
+    parts = _Parts(limit, at_once=at_once).read(blocks)
+    first = next((place for place, part in enumerate(parts) if part["type"] != "text"), len(parts))
+    said = "\n".join(part["text"] for part in parts[:first] if part["type"] == "text")
+    if not said:
+        said = f"({'; '.join(_media.summary(part) for part in parts[first:] if part['type'] != 'text')})"
+    return ToolResult(output=said, parts=parts[first:], structured=value)
+
+
+class _Parts:
+    """Reads the parts of one result, which share the room that there is for text and for media."""
+
+    def __init__(self, limit: int, *, at_once: bool) -> None:
+        self._at_once = at_once
+        self._text_room = limit
+        self._room = _media.MAX_BYTES
+
+    def read(self, given: Iterable[Any]) -> tuple[Part, ...]:
+        return tuple(self._read(part) for part in given)
+
+    def _read(self, given: Any) -> Part:
+        if type(given) is str:
+            return self._text(cut_text(given, self._text_room))
+        if part_type(given) in _KNOWN and (part := self._media(given)) is not None:
+            return part
+        if _is_text(given):
+            return self._text(cut_text(given["text"], self._text_room))
+        # Nothing that a transcript knows: it is said as text rather than lost.
+        return self._text(_Writer(self._text_room, at_once=self._at_once).text(given))
+
+    def _text(self, cut: str) -> Part:
+        self._text_room = max(0, self._text_room - len(cut.encode()))
+        return {"type": "text", "text": cut}
+
+    def _media(self, given: Any) -> Part | None:
+        """A part that every later request can hold. None: it is none."""
+        if self._at_once and _weight(given) > _LITTLE_MEDIA:
+            raise _Elsewhere
+        try:
+            part = read_part(clean(given), "")
+        except InvalidTranscript:
+            return None
+        if part["type"] == "text":
+            return self._text(cut_text(part["text"], self._text_room))
+        size = _media.size_of(part)
+        if size > self._room:
+            return cast("Part", _media.unshown(part, "which is too large to be shown"))
+        plain = _media.plain(part)
+        if plain is None:
+            return cast("Part", _media.unshown(part, "which cannot be read"))
+        self._room -= size
+        return cast("Part", plain)
+
+
+_KNOWN = frozenset({"image_url", "input_audio", "file", "image", "audio", "resource", "document"})
+
+
+def _weight(value: Any) -> int:
+    """Characters of the texts in a part."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(map(_weight, cast("Mapping[Any, Any]", value).values()))
+    return 0
 
 
 class _Writer:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, Required, TypeAlias, TypedDict, cast
 
-from toolnexus import _strict
+from toolnexus import _media, _strict
 from toolnexus._foreign import describe, is_origin, part_type, read_message, read_part
 from toolnexus._unicode import clean, clean_text
 from toolnexus.errors import ConfigurationError, InvalidTranscript
@@ -39,7 +39,34 @@ class ImagePart(TypedDict):
     image_url: ImageURL
 
 
-Part: TypeAlias = TextPart | ImagePart
+class InputAudio(TypedDict):
+    data: str
+    """Base64."""
+    format: str
+    """`wav`, `mp3`, …"""
+
+
+class AudioPart(TypedDict):
+    type: Literal["input_audio"]
+    input_audio: InputAudio
+
+
+class FileReference(TypedDict, total=False):
+    """A file by one of its bytes, its address and its id at the provider."""
+
+    filename: str
+    file_data: str
+    """`data:application/pdf;base64,…`"""
+    file_url: str
+    file_id: str
+
+
+class FilePart(TypedDict):
+    type: Literal["file"]
+    file: FileReference
+
+
+Part: TypeAlias = TextPart | ImagePart | AudioPart | FilePart
 Content: TypeAlias = str | list[Part]
 
 
@@ -125,6 +152,9 @@ class Report:
         return bool(self.dropped or self.closed or self.moved or self.rewritten)
 
 
+_NOTHING_WRONG = Report()
+
+
 def copy_messages(messages: Sequence[Message]) -> list[Message]:
     """An independent copy, nested values included."""
     return [copy_json(message) for message in messages]
@@ -183,14 +213,22 @@ def _without(message: Message, key: str) -> Message:
 
 
 def text_of(content: Content | None) -> str:
-    """The text of a message's content, without its images. None, as for a message that only calls, is empty."""
+    """The text of a message's content, without its other parts. None, as for a message that only calls, is empty."""
     if content is None or isinstance(content, str):
         return content or ""
     return "".join(part["text"] for part in content if part["type"] == "text")
 
 
+def shown_text(content: Content | None) -> str:
+    """The text of a message's content for people, with a few words in brackets for each of its other parts."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    others = (f"[{_media.summary(part)}]" for part in content if part["type"] != "text")
+    return " ".join(filter(None, (text_of(content), *others)))
+
+
 _UNREADABLE = "_unreadable"
-_PROMPT_PARTS = ("text", "image_url")
+_PROMPT_PARTS = ("text", "image_url", "input_audio", "file")
 
 
 def prompt_message(prompt: Prompt) -> UserMessage:
@@ -208,17 +246,32 @@ def prompt_message(prompt: Prompt) -> UserMessage:
         raise ConfigurationError(f"The prompt is {describe(given)}; expected text or a list of content parts.")
     parts = [_prompt_part(part, f"prompt[{index}]") for index, part in enumerate(cast("Sequence[object]", given))]
     if not any(part["type"] != "text" or part["text"].strip() for part in parts):
-        raise ConfigurationError("There is nothing to ask: the prompt has neither text nor an image.")
+        raise ConfigurationError("There is nothing to ask: the prompt has neither text nor anything attached.")
     return {"role": "user", "content": parts}
 
 
 def _prompt_part(part: object, place: str) -> Part:
     if part_type(part) not in _PROMPT_PARTS:
-        raise ConfigurationError(f"{place} is {describe(part)}; a prompt takes {' and '.join(_PROMPT_PARTS)} parts.")
+        *kinds, last = _PROMPT_PARTS
+        raise ConfigurationError(f"{place} is {describe(part)}; a prompt takes {', '.join(kinds)} and {last} parts.")
     try:
         return cast("Part", read_part(clean(part), place))
     except InvalidTranscript as error:
         raise ConfigurationError(str(error)) from None
+
+
+def refused_part(content: Content, takes: frozenset[str]) -> tuple[int, str] | None:
+    """The place of the first part of a prompt that cannot be said with parts of those kinds, and what it is.
+
+    Args:
+        takes: As `Dialect.parts`.
+    """
+    if isinstance(content, str):
+        return None
+    for position, part in enumerate(content):
+        if _media.fitted(part, takes) is None:
+            return position, _media.summary(part)
+    return None
 
 
 def read_arguments(text: str) -> _Object | None:
@@ -260,8 +313,9 @@ def given_arguments(call: CallEntry) -> str:
 def normalise(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
     """Read messages written anywhere into independent copies in our shape, with valid Unicode.
 
-    Besides our own shape it reads Anthropic's blocks (`tool_use`, `tool_result`, `image`, thinking), the role
-    `developer`, the old `function_call`, arguments given as objects, and messages without a role or a call's id.
+    Besides our own shape it reads Anthropic's blocks (`tool_use`, `tool_result`, `image`, `document`, thinking), the
+    parts of the Responses API (`input_text`, `input_image`, …), the content of MCP, the role `developer`, the old
+    `function_call`, arguments given as objects, and messages without a role or a call's id.
     Unknown keys are kept. What is normal already comes out equal.
 
     Raises:
@@ -295,8 +349,8 @@ def repair(messages: Sequence[Message]) -> tuple[list[Message], Report]:
     Returns:
         A new list, in which untouched messages are the very objects of the old one, and what was done.
     """
-    if _is_valid(messages):
-        return list(messages), Report()
+    if is_in_order(messages):
+        return list(messages), _NOTHING_WRONG
     rebuilt: list[Message | _Slot] = []
     unanswered: dict[str, list[_Slot]] = {}
     newest: dict[str, _Slot] = {}
@@ -326,6 +380,31 @@ def repair(messages: Sequence[Message]) -> tuple[list[Message], Report]:
     closed = sum(len(slots) for slots in unanswered.values())
     report = Report(dropped=dropped, closed=closed, moved=moved, rewritten=rewritten)
     return [item.message() if isinstance(item, _Slot) else item for item in rebuilt], report
+
+
+def is_in_order(messages: Iterable[Message]) -> bool:
+    """Whether each reply is followed by one result of each of its calls, in call order.
+
+    It is False also where a reply has an id twice, or arguments that cannot be sent. `repair` leaves messages that are
+    in order as they are.
+    """
+    following = iter(messages)
+    for message in following:
+        role = message["role"]
+        if role == "tool":
+            return False
+        if role == "assistant" and "tool_calls" in message:
+            calls = message["tool_calls"]
+            for call in calls:
+                result = next(following, None)
+                if result is None or result["role"] != "tool" or result["tool_call_id"] != call["id"]:
+                    return False
+                arguments = call["function"]["arguments"]
+                if sendable_arguments(arguments) is not arguments:
+                    return False
+            if len(calls) > 1 and len({call["id"] for call in calls}) < len(calls):
+                return False
+    return True
 
 
 def _copy_normal(message: object) -> _Object | None:
@@ -391,29 +470,6 @@ def _copy_normal_calls(calls: object) -> list[_Object] | None:
 
 def _is_clean(value: Any) -> bool:
     return type(value) is str and (value.isascii() or clean_text(value) is value)
-
-
-def _is_valid(messages: Sequence[Message]) -> bool:
-    position = 0
-    while position < len(messages):
-        message = messages[position]
-        position += 1
-        if message["role"] == "tool":
-            return False
-        if message["role"] == "assistant":
-            for call in message.get("tool_calls", ()):
-                if position == len(messages):
-                    return False
-                result = messages[position]
-                arguments = call["function"]["arguments"]
-                if (
-                    result["role"] != "tool"
-                    or result["tool_call_id"] != call["id"]
-                    or sendable_arguments(arguments) is not arguments
-                ):
-                    return False
-                position += 1
-    return True
 
 
 @dataclass(slots=True)
