@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,6 +97,28 @@ async def server(answer: Answer) -> AsyncIterator[Server]:
         for task in running:
             task.cancel()
         await runner.cleanup()
+
+
+@contextmanager
+def serving(answer: Answer) -> Iterator[Server]:
+    """A model server in a thread of its own, for callers that block."""
+    started, over = threading.Event(), threading.Event()
+    found: list[Server] = []
+
+    async def serve() -> None:
+        async with server(answer) as served:
+            found.append(served)
+            started.set()
+            await asyncio.to_thread(over.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    assert started.wait(30)
+    try:
+        yield found[0]
+    finally:
+        over.set()
+        thread.join()
 
 
 async def _aiter(chunks: Any) -> AsyncIterator[bytes]:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolnexus._endpoint import Endpoint, provider_for, resolve
+from toolnexus._endpoint import ENDINGS, Endpoint, provider_for, resolve
+from toolnexus.dialects import DIALECTS, dialect
 from toolnexus.errors import ConfigurationError, MissingKey, NoModelConfigured
 from toolnexus.providers import PROVIDERS, UNKNOWN, Provider
 
@@ -77,6 +78,48 @@ def test_a_base_url_may_be_given_in_any_form_that_documentation_has(style: str, 
 SEGMENT = st.text("abcXYZ019-_.", min_size=1, max_size=5)
 
 
+GEMINI = "https://generativelanguage.googleapis.com"
+
+
+@pytest.mark.parametrize(
+    ("base_url", "url"),
+    [
+        (GEMINI, f"{GEMINI}/v1beta/models/m"),
+        (f"{GEMINI}/", f"{GEMINI}/v1beta/models/m"),
+        (f"{GEMINI}/v1beta", f"{GEMINI}/v1beta/models/m"),
+        (f"{GEMINI}/v1", f"{GEMINI}/v1/models/m"),
+        (f"{GEMINI}/v1beta/models", f"{GEMINI}/v1beta/models/m"),
+        (f"{GEMINI}/v1beta/models/gemini-3-pro:generateContent", f"{GEMINI}/v1beta/models/m"),
+        (f"{GEMINI}/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse", f"{GEMINI}/v1beta/models/m"),
+        ("https://gw.example.test", "https://gw.example.test/v1beta/models/m"),
+        ("https://gw.example.test/gemini", "https://gw.example.test/gemini/models/m"),
+        (
+            "https://aiplatform.googleapis.com/v1/projects/p/locations/global/publishers/google",
+            "https://aiplatform.googleapis.com/v1/projects/p/locations/global/publishers/google/models/m",
+        ),
+    ],
+)
+def test_a_models_name_is_part_of_a_gemini_url(base_url: str, url: str) -> None:
+    for model in ("m", "models/m"):
+        endpoint = found(model, style="gemini", base_url=base_url, api_key="k")
+        assert endpoint.url_of(model, stream=False).partition("?")[0] == f"{url}:generateContent"
+        assert endpoint.url_of(model, stream=True) == f"{url}:streamGenerateContent?alt=sse"
+
+
+def test_a_query_stays_beside_the_one_that_asks_for_a_stream() -> None:
+    endpoint = found(style="gemini", base_url="https://gw.example.test/v1beta?tier=2", api_key="k")
+    assert endpoint.url_of("m", stream=False) == "https://gw.example.test/v1beta/models/m:generateContent?tier=2"
+    assert endpoint.url_of("m", stream=True).endswith(":streamGenerateContent?tier=2&alt=sse")
+
+
+def test_a_base_url_of_one_of_a_rows_styles_means_that_style() -> None:
+    for base_url in (f"{GEMINI}/v1beta/openai/", f"{GEMINI}/v1beta/openai/chat/completions"):
+        endpoint = found(base_url=base_url, api_key="k")
+        assert endpoint.url == f"{GEMINI}/v1beta/openai/chat/completions"
+        assert endpoint.headers["authorization"] == "Bearer k"
+    assert found(base_url=f"{GEMINI}/v1beta", api_key="k").target.style == "gemini"
+
+
 @given(
     segments=st.lists(SEGMENT, max_size=4),
     slashes=st.integers(1, 3),
@@ -104,11 +147,11 @@ def test_every_row_can_be_called(name: str) -> None:
 @pytest.mark.parametrize(
     ("model", "url"),
     [
-        ("openai:gpt-5-mini", "https://api.openai.com/v1/chat/completions"),
+        ("openai:gpt-5-mini", "https://api.openai.com/v1/responses"),
         ("anthropic:claude-sonnet-5", "https://api.anthropic.com/v1/messages"),
-        ("gemini:gemini-3", "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions"),
-        ("azure:gpt", "https://mine.openai.azure.com/openai/v1/chat/completions"),
-        ("bedrock:gpt", "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1/chat/completions"),
+        ("gemini:gemini-3", "https://generativelanguage.googleapis.com/v1beta/models/{model}:generateContent"),
+        ("azure:gpt", "https://mine.openai.azure.com/openai/v1/responses"),
+        ("bedrock:gpt", "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1/responses"),
         ("zai:glm", "https://api.z.ai/api/paas/v4/chat/completions"),
         ("ollama:qwen3", "http://localhost:11434/v1/chat/completions"),
     ],
@@ -176,6 +219,79 @@ def test_a_models_name_goes_out_exactly_as_given() -> None:
     assert found("openai:gpt", base_url="https://gw.example.test/v1").model == "openai:gpt"
 
 
+@pytest.mark.parametrize(
+    ("given", "url", "model"),
+    [
+        ("http://127.0.0.1:9#qwen3:8b", "http://127.0.0.1:9/v1/chat/completions", "qwen3:8b"),
+        ("https://gw.test/v1#org/model#2", "https://gw.test/v1/chat/completions", "org/model#2"),
+        ("HTTPS://gw.test/v1/messages#claude", "https://gw.test/v1/messages", "claude"),
+        ("http://localhost:11434#qwen3", "http://localhost:11434/v1/chat/completions", "qwen3"),
+    ],
+)
+def test_a_url_and_a_model_can_be_given_in_one(given: str, url: str, model: str) -> None:
+    endpoint = found(given)
+    assert (endpoint.url, endpoint.model) == (url, model)
+    assert "#" not in endpoint.url
+
+
+def test_a_url_with_a_model_gets_the_key_of_its_host_only() -> None:
+    assert found("https://api.x.ai/v1#grok", environ=EVERY_KEY).headers["authorization"].startswith("Bearer key-of-xai")
+    assert "authorization" not in found("https://gw.test#openai:gpt", environ=EVERY_KEY).headers
+
+
+@pytest.mark.parametrize("given", ["http://gw.test", "http://gw.test#", "https://gw.test/v1# "])
+def test_a_url_without_a_model_says_how_to_add_one(given: str) -> None:
+    with pytest.raises(NoModelConfigured, match="http://host#MODEL"):
+        found(given)
+
+
+def test_a_model_id_that_looks_like_a_url_goes_out_as_given_beside_a_base_url() -> None:
+    assert found("https://models.test/m#1", base_url="https://gw.test").model == "https://models.test/m#1"
+
+
+def test_the_end_of_a_base_url_tells_the_style() -> None:
+    assert {path: style for style in DIALECTS if "{" not in (path := dialect(style).path)} == ENDINGS
+    assert found(base_url="https://api.openai.com/v1/chat/completions", api_key="k").target.style == "openai"
+    assert found(base_url="https://api.openai.com/v1/responses", api_key="k").target.style == "responses"
+    assert found(base_url="https://gw.test/v1/messages").target.style == "anthropic"
+    assert found(base_url="https://gw.test/v1/messages", style="openai").target.style == "openai"
+
+
+def test_a_gateway_in_a_providers_place_is_asked_in_the_style_that_all_gateways_speak() -> None:
+    environ = {"OPENAI_BASE_URL": "https://gw.test/v1", "OPENAI_API_KEY": "k"}
+    assert found("openai:m", environ=environ).url == "https://gw.test/v1/chat/completions"
+    assert found("openai:m", environ=environ, style="responses").url == "https://gw.test/v1/responses"
+    environ["OPENAI_BASE_URL"] = "https://api.openai.com/v1"
+    assert found("openai:m", environ=environ).target.style == "responses"
+    environ["OPENAI_BASE_URL"] = "https://gw.test/v1/responses"
+    assert found("openai:m", environ=environ).target.style == "responses"
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "models_url", "probe_url"),
+    [
+        ("openai:m", {}, "https://api.openai.com/v1/models", None),
+        ("anthropic:m", {}, "https://api.anthropic.com/v1/models", None),
+        ("gemini:m", {}, f"{GEMINI}/v1beta/models", None),
+        ("gemini:m", {"style": "openai"}, f"{GEMINI}/v1beta/openai/models", None),
+        ("deepseek:m", {}, "https://api.deepseek.com/models", None),
+        ("perplexity:m", {}, None, None),
+        ("ollama:m", {}, "http://localhost:11434/v1/models", "http://localhost:11434/api/version"),
+        ("ollama:m", {"style": "anthropic"}, "http://localhost:11434/v1/models", "http://localhost:11434/api/version"),
+        ("lmstudio:m", {}, "http://localhost:1234/v1/models", "http://localhost:1234/v1/models"),
+        ("llamacpp:m", {}, "http://localhost:8080/v1/models", "http://localhost:8080/health"),
+        ("m", {"base_url": "https://gw.test/v1/chat/completions?v=2"}, "https://gw.test/v1/models?v=2", None),
+        ("m", {"base_url": "https://gw.test/claude", "style": "anthropic"}, "https://gw.test/claude/v1/models", None),
+        ("m", {"base_url": "https://gw.test", "style": "gemini"}, "https://gw.test/v1beta/models", None),
+    ],
+)
+def test_where_models_are_listed_and_whether_a_server_is_up(
+    model: str, options: dict[str, Any], models_url: str | None, probe_url: str | None
+) -> None:
+    endpoint = found(model, api_key="k", **options)
+    assert (endpoint.models_url, endpoint.probe_url) == (models_url, probe_url)
+
+
 def test_an_unknown_provider_is_refused_with_the_rows_and_the_closest_one() -> None:
     message = refused("antropic:claude")
     assert "Did you mean 'anthropic'?" in message
@@ -206,14 +322,15 @@ def test_without_a_model_the_providers_that_have_a_key_are_named() -> None:
 
 
 def test_the_style_is_the_callers_else_the_rows_else_openai() -> None:
-    assert found("openai:m", api_key="k").target.style == "openai"
+    assert found("openai:m", api_key="k").target.style == "responses"
+    assert found("openai:m", api_key="k", style="openai").target.style == "openai"
+    assert found("ollama:m").target.style == "openai"
     assert found("ollama:m", style="anthropic").target.style == "anthropic"
     assert found("m", base_url="https://api.anthropic.com", api_key="k").target.style == "anthropic"
     assert found("m", base_url="https://gw.example.test").target.style == "openai"
 
 
-def test_a_style_that_is_not_built_or_unknown_is_refused() -> None:
-    assert "not built yet" in refused("openai:m", style="responses", api_key="k")
+def test_an_unknown_style_is_refused() -> None:
     assert "Did you mean 'anthropic'?" in refused("openai:m", style="antropic", api_key="k")
 
 
@@ -226,8 +343,8 @@ def test_a_row_of_your_own_is_used_like_the_others(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_row_that_speaks_no_built_style_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PROVIDERS, "mine", Provider(name="mine", base_url="https://mine.test", styles=("gemini",)))
-    assert "gemini, which is not built yet" in refused("mine:m", api_key="k")
+    monkeypatch.setitem(PROVIDERS, "mine", Provider(name="mine", base_url="https://mine.test", styles=("telepathy",)))
+    assert "telepathy, which is not built yet" in refused("mine:m", api_key="k")
 
 
 # Whose key goes where
@@ -333,12 +450,15 @@ def test_the_first_variable_that_is_set_wins_and_blank_ones_are_not_set() -> Non
         ("m", {"base_url": "https://gw.test", "style": "anthropic", "api_key": "k"}, "x-api-key", "k"),
         ("m", {"base_url": "https://gw.test", "style": "openai", "api_key": "k"}, "authorization", "Bearer k"),
         ("ollama:m", {"api_key": "k"}, "authorization", "Bearer k"),
+        ("gemini:m", {"api_key": "k"}, "x-goog-api-key", "k"),
+        ("gemini:m", {"api_key": "k", "style": "openai"}, "authorization", "Bearer k"),
+        ("m", {"base_url": "https://gw.test", "style": "gemini", "api_key": "k"}, "x-goog-api-key", "k"),
     ],
 )
 def test_a_key_is_sent_as_its_provider_wants_it(model: str, options: dict[str, Any], header: str, value: str) -> None:
     headers = found(model, **options).headers
     assert headers[header] == value
-    assert len({"authorization", "x-api-key", "api-key"} & set(headers)) == 1
+    assert len({"authorization", "x-api-key", "api-key", "x-goog-api-key"} & set(headers)) == 1
 
 
 def test_a_missing_key_is_an_error_that_names_the_variables() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -24,7 +25,7 @@ def test_a_row_can_be_named_in_front_of_a_model(row: Provider) -> None:
 def test_a_row_speaks_styles_that_exist_and_one_that_is_built(row: Provider) -> None:
     assert set(row.styles) <= STYLES
     assert set(row.styles) & set(DIALECTS)
-    assert set(row.style_urls) <= set(row.styles)
+    assert set(row.style_urls) | set(row.style_auth) <= set(row.styles)
 
 
 @ROWS
@@ -49,6 +50,23 @@ def test_a_key_is_required_exactly_where_the_server_is_not_yours(row: Provider) 
 def test_the_names_of_a_rows_headers_are_in_lower_case(row: Provider) -> None:
     names = [*row.headers, *row.header_variables]
     assert names == [name.lower() for name in names]
+
+
+@ROWS
+def test_a_row_says_where_its_models_are_and_a_local_one_whether_it_is_up(row: Provider) -> None:
+    assert row.models_path == "" or row.models_path.startswith("/")
+    assert row.probe.startswith("/") is row.local
+
+
+@ROWS
+def test_a_row_takes_text_and_parts_that_exist(row: Provider) -> None:
+    if row.parts is not None:
+        assert {"text"} <= row.parts <= {"text", "image_url", "input_audio", "file"}
+
+
+@ROWS
+def test_a_row_that_wants_reasoning_does_not_refuse_it(row: Provider) -> None:
+    assert not (row.wants_reasoning and row.refuses_reasoning)
 
 
 @ROWS
@@ -91,3 +109,27 @@ def test_the_known_differences() -> None:
 
 def test_a_repr_shows_no_header() -> None:
     assert "canary" not in repr(Provider(name="mine", headers={"authorization": "canary"}))
+
+
+PAGE = Path(__file__).parent.parent / "docs" / "providers.md"
+
+
+def line_of(row: Provider) -> str:
+    """A row as the table of the page has it."""
+    variables = [*row.keys, *([row.base_url_variable] if row.base_url_variable else []), *row.url_fields.values()]
+    cells = [
+        row.name,
+        f"`{row.base_url}`",
+        ", ".join(f"`{name}`" for name in variables),
+        ", ".join(row.styles),
+        row.schema_mode,
+        "all of its style"
+        if row.parts is None
+        else ", ".join({"image_url": "images", "input_audio": "audio"}[part] for part in sorted(row.parts - {"text"})),
+    ]
+    return f"| {' | '.join(cell or 'none' for cell in cells)} |"
+
+
+def test_the_table_of_the_page_is_the_table() -> None:
+    shown = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    assert shown[1:] == [line_of(row) for row in PROVIDERS.values()]

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import base64
 import difflib
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from urllib.parse import SplitResult, parse_qsl, quote, quote_plus, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
-from toolnexus import __version__
+from toolnexus import __version__, _redaction
 from toolnexus.dialects import DIALECTS, Target, dialect
 from toolnexus.errors import ConfigurationError, MissingKey, NoModelConfigured
 from toolnexus.providers import PROVIDERS, UNKNOWN, Provider
 
-_PLANNED_STYLES = ("responses", "gemini")
 _DEFAULT_STYLE = "openai"
+_DEFAULT_PATHS = {"openai": "/v1", "gemini": "/v1beta"}
+"""Paths of base URLs that have none, at hosts without a row."""
+
+ENDINGS = {"/chat/completions": "openai", "/v1/messages": "anthropic", "/responses": "responses"}
+"""Ends of URLs that tell the style: the paths of those that do not name a model in it."""
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_URL = re.compile("https?://", re.IGNORECASE)
 _LISTENING = re.compile(r"([\w.-]*|\[[0-9a-fA-F:]+\])(:\d+)?/?")
 _FIELD = re.compile(r"\{(\w+)\}")
 _MODEL = "{model}"
@@ -33,11 +36,6 @@ _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 _KEY = re.compile(r"[\x21-\x7e]+")
 _FRAMING = frozenset({"content-length", "content-encoding", "transfer-encoding", "connection", "expect"})
 _AUTH_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
-_SECRET_NAME = re.compile(r"auth|key|token|secret|cookie|credential|password|signature", re.IGNORECASE)
-_SHORTEST_SECRET = 6
-"""Shorter values are placeholders such as `none`; hiding them would only spoil messages."""
-
-_HIDDEN = "[redacted]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +45,8 @@ class Endpoint:
     Attributes:
         url: The whole URL of a request, query included; `{model}` in it stands for the model's id.
         stream_url: The same for requests whose answer is streamed.
+        models_url: Where a GET with the same headers lists the models. None: they are not listed.
+        probe_url: Where a GET without a key says that the server is up. None: nowhere.
         headers: What every request carries, names in lower case.
         model: The model id that is asked when a call names none.
         secrets: What must not be shown to anybody.
@@ -54,6 +54,8 @@ class Endpoint:
 
     url: str = field(repr=False)
     stream_url: str = field(repr=False)
+    models_url: str | None = field(repr=False)
+    probe_url: str | None = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     target: Target
     model: str
@@ -62,7 +64,10 @@ class Endpoint:
     def url_of(self, model: str, *, stream: bool) -> str:
         """The URL of a request to a model."""
         url = self.stream_url if stream else self.url
-        return url.replace(_MODEL, quote(model, safe="/:@")) if _MODEL in url else url
+        if _MODEL not in url:
+            return url
+        # Lists of models name them by their path.
+        return url.replace(_MODEL, quote(model.removeprefix("models/"), safe="/:@"))
 
     @property
     def shown_url(self) -> str:
@@ -71,10 +76,7 @@ class Endpoint:
 
     def redact(self, text: str) -> str:
         """Replace the secrets in `text`, also where they are percent-encoded, JSON-escaped or in base64."""
-        forms = {form for secret in self.secrets for form in _forms(secret) if len(form) >= _SHORTEST_SECRET}
-        if not forms:
-            return text
-        return re.sub("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)), _HIDDEN, text)
+        return _redaction.redact(text, self.secrets)
 
 
 def resolve(
@@ -86,18 +88,20 @@ def resolve(
     headers: Mapping[str, str] | None = None,
     environ: Mapping[str, str],
     key_required: bool = True,
+    providers: Mapping[str, Provider] = PROVIDERS,
 ) -> Endpoint:
     """Find the endpoint that the options of a client mean.
 
     Args:
-        model: A model id, or `name:model` with the name of a row of the provider table. The name counts only without
-            `base_url`.
+        model: Without `base_url`, `name:model` with the name of a row of `providers`, or `http://host#model`: a base
+            URL and a model id in one. With it, a model id, exactly as it is.
         base_url: None: the row's.
         style: None: the row's best one that is built; `openai` for hosts without a row.
         api_key: None: from the environment, but only from a variable of the row that the host belongs to. Empty: none.
         headers: Sent as well; they replace ours of the same name.
         key_required: Whether a missing key is an error where the provider wants one. A transport that signs requests
             itself needs none.
+        providers: The provider table. Where two rows have one host, the last one counts.
 
     Raises:
         NoModelConfigured: No model is named.
@@ -105,24 +109,31 @@ def resolve(
         ConfigurationError: An option cannot be used. No message shows a key, a header's value or a query.
     """
     if model is None or not model.strip():
-        raise NoModelConfigured(_no_model(environ))
+        raise NoModelConfigured(_no_model(environ, providers))
     if style is not None:
         _check_style(style)
+    if base_url is None and _URL.match(model):
+        base_url, _, model = model.partition("#")
+        if not model.strip():
+            raise NoModelConfigured("No model is named after the base URL. Write it as http://host#MODEL.")
     if base_url is not None:
-        base = _parsed(base_url, "base_url")
-        row = provider_for(_origin(base))
-        wire = style or _best_style(row)
+        base = parsed_url(base_url, "base_url")
+        row = provider_for(_origin(base), providers)
+        wire = style or _style_at(base, row) or _best_style(row)
     else:
-        row, model = _named(model, style)
+        row, model = _named(model, style, providers)
         wire = style or _best_style(row)
         base = _home(row, wire, environ)
+        if style is None and not _is_at(row, _origin(base)):
+            # Somebody's gateway. All of them speak the oldest style, few the newest.
+            wire = _style_at(base, row) or (_DEFAULT_STYLE if _DEFAULT_STYLE in row.styles else wire)
 
-    given = _checked_headers(headers or {})
+    given = checked_headers(headers or {})
     key, key_headers = _credentials(row, wire, api_key, environ)
     signed = not _AUTH_HEADERS.isdisjoint(given)
     if row.key_required and key_required and not key and not signed:
-        variables = " or ".join(row.keys)
-        raise MissingKey(f"{row.name} wants an API key. Set {variables}, or give api_key=.")
+        way = f"Set {' or '.join(row.keys)}, or give api_key=." if row.keys else "Give api_key=."
+        raise MissingKey(f"{row.name} wants an API key. {way}")
     if signed and api_key is None:
         key_headers = {}
 
@@ -138,24 +149,26 @@ def resolve(
     return Endpoint(
         url=_request_url(base, row, wire, stream=False),
         stream_url=_request_url(base, row, wire, stream=True),
+        models_url=_models_url(base, row, wire),
+        probe_url=f"{_origin(base)}{row.probe}" if row.probe else None,
         headers=MappingProxyType(sent),
         target=Target(style=wire, host=_origin(base), provider=row),
         model=model,
-        secrets=tuple(_secrets(key, sent, base.query)),
+        secrets=(key, *_redaction.secrets_in(sent, base.query)),
     )
 
 
-def provider_for(origin: str) -> Provider:
-    """The table's row for an origin such as `https://api.x.ai`; `UNKNOWN` for others."""
+def provider_for(origin: str, providers: Mapping[str, Provider] = PROVIDERS) -> Provider:
+    """The table's row for an origin such as `https://api.x.ai`, the last of several; `UNKNOWN` for others."""
+    return next((row for row in reversed([*providers.values()]) if _is_at(row, origin)), UNKNOWN)
+
+
+def _is_at(row: Provider, origin: str) -> bool:
     wanted = _comparable(urlsplit(origin))
-    for row in PROVIDERS.values():
-        for url in (row.base_url, *row.style_urls.values()):
-            if _FIELD.search(url) is None:
-                if _comparable(urlsplit(url)) == wanted:
-                    return row
-            elif _matches(url, wanted):
-                return row
-    return UNKNOWN
+    return any(
+        _matches(url, wanted) if _FIELD.search(url) else _comparable(urlsplit(url)) == wanted
+        for url in (row.base_url, *row.style_urls.values())
+    )
 
 
 def _comparable(parts: SplitResult) -> tuple[str, str, int | None]:
@@ -170,19 +183,19 @@ def _matches(template: str, wanted: tuple[str, str, int | None]) -> bool:
     return (wanted[0], wanted[2]) == (scheme, _DEFAULT_PORTS[scheme]) and re.fullmatch(host, wanted[1]) is not None
 
 
-def _named(model: str, style: str | None) -> tuple[Provider, str]:
+def _named(model: str, style: str | None, providers: Mapping[str, Provider]) -> tuple[Provider, str]:
     """The row and the model id of `name:model`, or of a model at the provider that a style is named after."""
     name, colon, model_id = model.partition(":")
     if not colon:
-        if style in PROVIDERS:
-            return PROVIDERS[style], model
+        if style is not None and style in providers:
+            return providers[style], model
         raise ConfigurationError(
-            f"Where is the model {model!r}? Write provider:{model} with one of {_listed(PROVIDERS)}, or give base_url=."
+            f"Where is the model {model!r}? Write provider:{model} with one of {_listed(providers)}, or give base_url=."
         )
-    row = PROVIDERS.get(name)
+    row = providers.get(name)
     if row is None:
         raise ConfigurationError(
-            f"There is no provider {name!r}.{_suggestion(name, PROVIDERS)} The table has {_listed(PROVIDERS)}. "
+            f"There is no provider {name!r}.{suggestion(name, providers)} The table has {_listed(providers)}. "
             f"If {model!r} is a model id, give base_url= as well, or write its provider before it."
         )
     if not model_id.strip():
@@ -193,11 +206,21 @@ def _named(model: str, style: str | None) -> tuple[Provider, str]:
 def _check_style(style: str) -> None:
     if style in DIALECTS:
         return
-    if style in _PLANNED_STYLES:
-        raise ConfigurationError(f"The style {style!r} is not built yet. Choose one of {_listed(DIALECTS)}.")
     raise ConfigurationError(
-        f"There is no style {style!r}.{_suggestion(style, DIALECTS)} Choose one of {_listed(DIALECTS)}."
+        f"There is no style {style!r}.{suggestion(style, DIALECTS)} Choose one of {_listed(DIALECTS)}."
     )
+
+
+def _style_at(base: SplitResult, row: Provider) -> str | None:
+    """The style whose own path the URL has, or that lives at this base URL and not at the row's other ones."""
+    path = _squeezed(base.path)
+    for ending, style in ENDINGS.items():
+        if path.endswith(ending) and (not row.name or style in row.styles):
+            return style
+    for style, url in row.style_urls.items():
+        if style in DIALECTS and f"{path}/".startswith(f"{urlsplit(url).path}/"):
+            return style
+    return None
 
 
 def _best_style(row: Provider) -> str:
@@ -218,6 +241,7 @@ def _fitted(row: Provider, style: str) -> Provider:
         row,
         headers={**owner.headers, **row.headers},
         default_max_tokens=row.default_max_tokens or owner.default_max_tokens,
+        models_path=row.models_path if row.name else owner.models_path,
     )
 
 
@@ -225,7 +249,7 @@ def _home(row: Provider, style: str, environ: Mapping[str, str]) -> SplitResult:
     """The base URL of a row: from its own variable, or as the table has it."""
     variable = row.base_url_variable
     if variable is not None and (given := environ.get(variable, "").strip()):
-        return _parsed(_with_scheme(given, row), variable)
+        return parsed_url(_with_scheme(given, row), variable)
 
     def value(match: re.Match[str]) -> str:
         source = row.url_fields.get(match[1])
@@ -238,7 +262,7 @@ def _home(row: Provider, style: str, environ: Mapping[str, str]) -> SplitResult:
             raise ConfigurationError(f"{source} is no {match[1]}: it has other characters than a-z, 0-9 and -.")
         return text
 
-    return urlsplit(_FIELD.sub(value, row.style_urls.get(style, row.base_url)))
+    return parsed_url(_FIELD.sub(value, row.style_urls.get(style, row.base_url)), f"The base URL of {row.name}")
 
 
 def _with_scheme(address: str, row: Provider) -> str:
@@ -261,7 +285,7 @@ def _port(parts: SplitResult) -> int | None:
     raise ConfigurationError("The port of the base URL is no number from 0 to 65535.")
 
 
-def _parsed(url: str, where: str) -> SplitResult:
+def parsed_url(url: str, where: str) -> SplitResult:
     """Take a base URL apart, after checking that it can be called and hides no credentials."""
     text = url.strip()
     if _NOT_IN_URLS.search(text):
@@ -282,26 +306,40 @@ def _origin(parts: SplitResult) -> str:
 
 
 def _request_url(base: SplitResult, row: Provider, style: str, *, stream: bool) -> str:
-    """The URL to call: the path that was given, or the row's, and the wire's own path unless it is there."""
+    """The URL to call: the base and the wire's own path."""
+    wire = dialect(style)
+    ending, _, asked = (wire.stream_path if stream else wire.path).partition("?")
+    return _joined(base, _base_path(base, row, style), ending, style, asked)
+
+
+def _models_url(base: SplitResult, row: Provider, style: str) -> str | None:
+    return _joined(base, _base_path(base, row, style), row.models_path, style) if row.models_path else None
+
+
+def _base_path(base: SplitResult, row: Provider, style: str) -> str:
+    """The path that was given without the wire's own, or the row's."""
     path = _squeezed(base.path)
     if not path:
         home = row.style_urls.get(style, row.base_url)
-        path = _squeezed(urlsplit(_FIELD.sub("x", home)).path) if row.name else _default_path(style)
+        path = _squeezed(urlsplit(_FIELD.sub("x", home)).path) if row.name else _DEFAULT_PATHS.get(style, "")
     wire = dialect(style)
-    ending, _, asked = (wire.stream_path if stream else wire.path).partition("?")
     for known in (wire.path, wire.stream_path):
-        path = path.removesuffix(known.partition("?")[0])
+        path = re.sub(f"{re.escape(known.partition('?')[0]).replace(re.escape(_MODEL), '[^/]+')}$", "", path)
+    if _MODEL in wire.path:
+        path = path.removesuffix(wire.path.partition(f"/{_MODEL}")[0])
+    return path
+
+
+def _joined(base: SplitResult, path: str, ending: str, style: str, asked: str = "") -> str:
     path += ending.removeprefix("/v1") if path.endswith("/v1") else ending
-    query = "&".join(part for part in (base.query, asked) if part)
+    framing = dialect(style).stream_path.partition("?")[2]
+    given = (part for part in base.query.split("&") if part != framing)
+    query = "&".join(part for part in (*given, asked) if part)
     return base._replace(path=path, netloc=base.netloc.lower(), query=query, fragment="").geturl()
 
 
 def _squeezed(path: str) -> str:
     return re.sub("/+", "/", path).rstrip("/")
-
-
-def _default_path(style: str) -> str:
-    return "/v1" if style == _DEFAULT_STYLE else ""
 
 
 def _credentials(
@@ -320,7 +358,7 @@ def _credentials(
     if _KEY.fullmatch(key) is None:
         raise ConfigurationError(f"The key in {where} has a space, a control or a non-ASCII character. Copy it again.")
     # A host without a row expects what the owner of its wire does.
-    auth = row.auth if row.name else PROVIDERS.get(style, row).auth
+    auth = row.style_auth.get(style, row.auth) if row.name else PROVIDERS.get(style, row).auth
     if auth == "bearer" or where in row.bearer_keys:
         return key, {"authorization": f"Bearer {key}"}
     return key, {auth: key}
@@ -328,10 +366,10 @@ def _credentials(
 
 def _from_environment(row: Provider, environ: Mapping[str, str]) -> dict[str, str]:
     found = {name: environ.get(variable, "").strip() for name, variable in row.header_variables.items()}
-    return _checked_headers({name: value for name, value in found.items() if value})
+    return checked_headers({name: value for name, value in found.items() if value})
 
 
-def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Headers that can be sent, names in lower case. What is wrong is said without showing a value."""
     checked: dict[str, str] = {}
     for position, (name, value) in enumerate(headers.items(), 1):
@@ -348,31 +386,8 @@ def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return checked
 
 
-def _secrets(key: str, headers: Mapping[str, str], query: str) -> Iterator[str]:
-    yield key
-    for name, value in headers.items():
-        if _SECRET_NAME.search(name):
-            yield value
-            yield value.partition(" ")[2].strip()  # after a scheme such as Bearer
-    for name, value in parse_qsl(query):
-        if _SECRET_NAME.search(name):
-            yield value
-
-
-def _forms(secret: str) -> Iterator[str]:
-    """How a server may echo a secret."""
-    escaped = json.dumps(secret)[1:-1]
-    yield from (secret, quote(secret, safe=""), quote_plus(secret), escaped, escaped.replace("/", "\\/"))
-    data = secret.encode()
-    for shift in range(3):  # base64 of a text that holds the secret depends on where it begins
-        first, last = (8 * shift + 5) // 6, 8 * (shift + len(data)) // 6
-        text = base64.b64encode(b"\0" * shift + data).decode()[first:last]
-        yield text
-        yield text.replace("+", "-").replace("/", "_")
-
-
-def _no_model(environ: Mapping[str, str]) -> str:
-    keyed = [row for row in PROVIDERS.values() if any(environ.get(name, "").strip() for name in row.keys)]
+def _no_model(environ: Mapping[str, str], providers: Mapping[str, Provider]) -> str:
+    keyed = [row for row in providers.values() if any(environ.get(name, "").strip() for name in row.keys)]
     found = f" A key is set for {_listed(row.name for row in keyed)}." if keyed else ""
     return (
         "No model is configured, and none is chosen silently. Name one as provider:model, such as "
@@ -385,6 +400,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(names)
 
 
-def _suggestion(name: str, names: Iterable[str]) -> str:
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """A sentence that names the closest of `names`, with a space before it; empty if none is close."""
     close = difflib.get_close_matches(name.lower(), list(names), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""

@@ -39,6 +39,7 @@ _CLOSING = 1.0
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _MOST_ROUTES = 64
+_OF_A_BODY = frozenset({"content-type"})
 _LARGE_BODY = 1024 * 1024
 """Bytes from which aiohttp wants a file, to send it in steps."""
 
@@ -59,11 +60,27 @@ class HTTPTransport:
         self._connections = _Connections()
 
     async def post(self, url: str, *, headers: Mapping[str, str], body: bytes, limits: Limits) -> Response:
-        async with _Exchange(self._connections, url, headers, body, limits) as answer:
+        async with _Exchange(self._connections, "POST", url, headers, body, limits) as answer:
+            return Response(status=answer.status, headers=answer.headers, body=await answer.whole())
+
+    async def get(self, url: str, *, headers: Mapping[str, str], limits: Limits) -> Response:
+        """Read what is at a URL, as `post` reads an answer."""
+        async with _Exchange(self._connections, "GET", url, headers, None, limits) as answer:
             return Response(status=answer.status, headers=answer.headers, body=await answer.whole())
 
     def stream(self, url: str, *, headers: Mapping[str, str], body: bytes, limits: Limits) -> _Exchange:
-        return _Exchange(self._connections, url, headers, body, limits)
+        return _Exchange(self._connections, "POST", url, headers, body, limits)
+
+    def request(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, limits: Limits
+    ) -> _Exchange:
+        """Any request, answered as by `stream`. The URL is sent as it is written: its host has to be ASCII, and what
+        stands in it percent-encoded.
+
+        Args:
+            body: None: there is none.
+        """
+        return _Exchange(self._connections, method, url, headers, body, limits, exact=True)
 
     async def aclose(self) -> None:
         await self._connections.aclose()
@@ -110,13 +127,15 @@ class _Connections:
         _living.add(self)
         weakref.finalize(self, _let_go, self.pools).atexit = False
 
-    def route(self, url: str) -> _Route:
+    def route(self, url: str, *, exact: bool = False) -> _Route:
         known = self._routes.get(url)
-        if known is not None:
+        if known is not None and not exact:
             return known
-        target = _url(url)
+        target = _url(url, exact=exact)
         if target is None or not target.host:
             raise ConfigurationError("The URL of the request cannot be read. Check base_url.")
+        if exact:  # a tool's, and rarely the same twice
+            return _Route(target, _proxy(target))
         if len(self._routes) >= _MOST_ROUTES:
             self._routes.clear()
         route = self._routes[url] = _Route(target, _proxy(target))
@@ -217,28 +236,40 @@ class _Patience:
 class _Exchange:
     """One request and its answer, as a context manager."""
 
-    __slots__ = ("_body", "_connections", "_headers", "_limits", "_pool", "_response", "_url")
+    __slots__ = ("_body", "_connections", "_exact", "_headers", "_limits", "_method", "_pool", "_response", "_url")
 
     def __init__(
-        self, connections: _Connections, url: str, headers: Mapping[str, str], body: bytes, limits: Limits
+        self,
+        connections: _Connections,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        limits: Limits,
+        *,
+        exact: bool = False,
     ) -> None:
         self._connections = connections
+        self._method = method
         self._url = url
+        self._exact = exact
         self._headers = headers
         self._body = body
         self._limits = limits
 
     async def __aenter__(self) -> _Answer:
-        route = self._connections.route(self._url)
+        route = self._connections.route(self._url, exact=self._exact)
         self._pool = pool = await self._connections.pool()
         body, limits = self._body, self._limits
         try:
             response = await pool.patience.wait(
                 limits.connect + limits.first_byte,
-                pool.session.post(
+                pool.session.request(
+                    self._method,
                     route.url,
-                    data=body if len(body) < _LARGE_BODY else io.BytesIO(body),
+                    data=body if body is None or len(body) < _LARGE_BODY else io.BytesIO(body),
                     headers=self._headers,
+                    skip_auto_headers=_OF_A_BODY if body is None else None,
                     allow_redirects=False,
                     proxy=route.proxy,
                     timeout=_timeout(limits.connect),
@@ -388,10 +419,14 @@ def _unreached(error: aiohttp.ClientConnectorError, server: str) -> ConnectionFa
     return failure
 
 
-def _url(text: str) -> URL | None:
-    """None: it is none. What yarl says about it may show a key, so it is not kept."""
+def _url(text: str, *, exact: bool = False) -> URL | None:
+    """None: it is none. What yarl says about it may show a key, so it is not kept.
+
+    Args:
+        exact: Nothing in it is encoded in another way, such as `%2C` as a comma.
+    """
     try:
-        return URL(text)
+        return URL(text, encoded=exact)
     except ValueError:
         return None
 
