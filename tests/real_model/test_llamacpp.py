@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import pytest
 
@@ -90,3 +90,44 @@ async def test_both_wires_stream_and_send_the_first_turn_with_the_second(style: 
     assert result.usage.completion > 0
     assert second.usage.prompt > result.usage.prompt + result.usage.completion
     assert [message["role"] for message in second.messages] == ["user", "assistant", "user", "assistant"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_constrained_model_calls_a_tool_or_replies_and_nothing_else(address: str, stream: bool) -> None:
+    """Which of the two is for the model to choose, and this one chooses badly. The run has to be well-formed."""
+
+    async def add(a: int, b: int) -> int:
+        """Add two whole numbers."""
+        return a + b
+
+    question = "What is 2 + 3? Use the tool add."
+    options = {"tool_mode": "constrained", "max_tokens": 80, "max_steps": 3}
+    async with create_client("smollm2", base_url=f"{address}/v1", **options) as client:
+        if stream:
+            async with client.stream(question, [add], id="c") as events:
+                seen = [event async for event in events]
+            result = seen[-1].result
+            assert "".join(event.text for event in seen if isinstance(event, TextDelta)) == "".join(
+                step.text for step in result.steps
+            )
+        else:
+            result = await client.ask(question, [add], id="c")
+        kept = await client.conversation_store.get("c")
+
+    assert result.status in ("done", "incomplete")
+    assert all(record.name == "add" for record in result.tool_calls)
+    assert '"tool"' not in result.text
+    assert '"reply"' not in result.text
+    assert kept == result.messages
+    calls = [entry["id"] for message in kept for entry in message.get("tool_calls", ())]
+    assert calls == [message["tool_call_id"] for message in kept if message["role"] == "tool"]
+
+
+async def test_an_answer_of_a_small_model_fits_its_type(address: str) -> None:
+    class City(TypedDict):
+        name: str
+        country: str
+
+    async with create_client("smollm2", base_url=f"{address}/v1", tool_mode="constrained", max_tokens=80) as client:
+        result = await client.run("Name a city in France, as JSON.", output_type=City)
+    assert result.output.keys() == {"name", "country"}
