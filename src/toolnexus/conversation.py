@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from toolnexus._engine import Engine, Tools
     from toolnexus._stream import RunStream
     from toolnexus.events import Event, RunResult
+    from toolnexus.options import OutputType, T
     from toolnexus.stores import ConversationStore
 
 
@@ -32,30 +33,42 @@ class Conversation:
         self.id = id
 
     async def send(
-        self, prompt: Prompt, *, on_text: Callable[[str], Any] | None = None, **options: Unpack[TurnOptions]
-    ) -> RunResult:
+        self,
+        prompt: Prompt,
+        *,
+        on_text: Callable[[str], Any] | None = None,
+        output_type: OutputType[T] = None,
+        **options: Unpack[TurnOptions],
+    ) -> RunResult[T]:
         """`Client.ask`, here."""
-        return await self._engine.drain(self._events(prompt, options, stream=on_text is not None), on_text)
+        events = self._events(prompt, options, output_type, stream=on_text is not None)
+        return await self._engine.drain(events, on_text)
 
-    def stream(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> RunStream:
+    def stream(self, prompt: Prompt, *, output_type: object | None = None, **options: Unpack[TurnOptions]) -> RunStream:
         """`Client.stream`, here."""
-        return self._engine.watched(self._events(prompt, options, stream=True))
+        return self._engine.watched(self._events(prompt, options, output_type, stream=True))
 
     async def resume(
         self,
         *,
         answers: Iterable[Mapping[str, Any]] | None = None,
         on_text: Callable[[str], Any] | None = None,
+        output_type: OutputType[T] = None,
         **options: Unpack[ResumeOptions],
-    ) -> RunResult:
+    ) -> RunResult[T]:
         """`Client.resume`, here."""
-        return await self._engine.drain(self._resumed(answers, options, stream=on_text is not None), on_text)
+        events = self._resumed(answers, options, output_type, stream=on_text is not None)
+        return await self._engine.drain(events, on_text)
 
     def stream_resume(
-        self, *, answers: Iterable[Mapping[str, Any]] | None = None, **options: Unpack[ResumeOptions]
+        self,
+        *,
+        answers: Iterable[Mapping[str, Any]] | None = None,
+        output_type: object | None = None,
+        **options: Unpack[ResumeOptions],
     ) -> RunStream:
         """`Client.stream_resume`, here."""
-        return self._engine.watched(self._resumed(answers, options, stream=True))
+        return self._engine.watched(self._resumed(answers, options, output_type, stream=True))
 
     async def messages(self) -> list[Message]:
         """The finished turns, as a copy."""
@@ -65,17 +78,22 @@ class Conversation:
         """Forget everything said so far."""
         await _turns_plain.save(self._store, self.id or "", [])
 
-    def _events(self, prompt: Prompt, options: TurnOptions, *, stream: bool) -> AsyncGenerator[Event, None]:
-        return self._engine.remembered(
-            prompt, self._toolkit, self._store, self.id, chosen(options, TurnOptions), stream=stream
-        )
+    def _events(
+        self, prompt: Prompt, options: TurnOptions, output_type: object | None, *, stream: bool
+    ) -> AsyncGenerator[Event, None]:
+        wanted = chosen(options, TurnOptions, output_type)
+        return self._engine.remembered(prompt, self._toolkit, self._store, self.id, wanted, stream=stream)
 
     def _resumed(
-        self, answers: Iterable[Mapping[str, Any]] | None, options: ResumeOptions, *, stream: bool
+        self,
+        answers: Iterable[Mapping[str, Any]] | None,
+        options: ResumeOptions,
+        output_type: object | None,
+        *,
+        stream: bool,
     ) -> AsyncGenerator[Event, None]:
-        return self._engine.resumed(
-            self._toolkit, self._store, self.id, answers, chosen(options, ResumeOptions), stream=stream
-        )
+        wanted = chosen(options, ResumeOptions, output_type)
+        return self._engine.resumed(self._toolkit, self._store, self.id, answers, wanted, stream=stream)
 
 
 class _OwnList:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolnexus.events import RunResult
+    from toolnexus.events import RunResult, Usage
 
 
 class ToolnexusError(Exception):
@@ -68,6 +68,7 @@ class ProviderError(ToolnexusError):
         request_id: The provider's id of the request, for its support.
         retry_after: Seconds that the server asked to wait. None: it did not say.
         parameter: The request field that the provider complains about, if it names one.
+        usage: What the attempt cost all the same. None: it did not say.
     """
 
     def __init__(
@@ -80,8 +81,10 @@ class ProviderError(ToolnexusError):
         request_id: str | None = None,
         retry_after: float | None = None,
         parameter: str | None = None,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
+        self.usage = usage
         self.kind = kind
         self.retryable = retryable
         self.status = status
@@ -119,6 +122,24 @@ class IncompleteReply(InvalidReply):
 
     kind = "truncated_stream"
     retryable = True
+
+
+class InvalidOutput(ToolnexusError):
+    """The model's answer is no value of the output type, not even after it was told what is wrong.
+
+    Ask again, or ask for less. What it said is `.partial.text`; it is not part of the conversation.
+
+    Attributes:
+        problems: Where it does not fit, and what is wrong there, a line each; without the values themselves.
+    """
+
+    kind = "invalid_output"
+
+    def __init__(self, problems: str, *, why: str) -> None:
+        super().__init__(
+            f"The answer is no value of the output type, and {why}. Its text is in `.partial`.\n{problems}"
+        )
+        self.problems = problems
 
 
 class RunTimeout(ToolnexusError):

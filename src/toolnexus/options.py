@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, cast
 
 from toolnexus._checks import MAX_ID, at_least
 from toolnexus.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+OutputType: TypeAlias = "type[T] | object | None"
+"""What a verb takes as `output_type`: a type, or what type checkers do not see as one (`int | None`, `Literal["a"]`, a
+JSON Schema as a mapping). Of a type they tell the result's `output`; of the others it is Any."""
 
 
 class RunOptions(TypedDict, total=False):
@@ -55,6 +68,7 @@ class Options:
     keep_interrupted: bool = False
     key: str | None = None
     durability: Literal["step", "turn"] = "step"
+    output_type: object | None = None
 
     def __post_init__(self) -> None:
         at_least("max_steps", self.max_steps, 1, whole=True, optional=True)
@@ -74,24 +88,27 @@ class Options:
         return self.busy_timeout if self.busy == "wait" else 0.0
 
 
-def chosen(options: RunOptions | ResumeOptions | TurnOptions, kind: type[Any]) -> Options:
+def chosen(
+    options: RunOptions | ResumeOptions | TurnOptions, kind: type[Any], output_type: object | None = None
+) -> Options:
     """The options of a call, checked.
 
     Args:
         kind: Which of the three the verb takes.
+        output_type: It is no key of theirs, since type checkers read the result's type from it.
 
     Raises:
         TypeError: There is no such option.
         ConfigurationError: A value cannot be meant.
     """
     if not options:
-        return _DEFAULTS
+        return _DEFAULTS if output_type is None else Options(output_type=output_type)
     known: frozenset[str] = kind.__optional_keys__
     for name in options:
         if name not in known:
             hint = "Only `ask` and `stream` remember." if name == "id" else f"There are {', '.join(sorted(known))}."
             raise TypeError(f"There is no option {name!r} here. {hint}")
-    return Options(**cast("dict[str, Any]", options))
+    return Options(**cast("dict[str, Any]", options), output_type=output_type)
 
 
 _DEFAULTS = Options()

@@ -20,7 +20,13 @@ def _no_arguments() -> JSONObject:
 
 
 class InvalidArguments(Exception):
-    """A call's arguments do not fit the tool. The model is told the text and may try again."""
+    """A call's arguments do not fit the tool. The model is told the text and may try again.
+
+    Attributes:
+        places: Where they do not, without what is wrong there; empty for the arguments as a whole. The first few.
+    """
+
+    places: tuple[str, ...] = ()
 
     @classmethod
     def listing(cls, problems: Iterable[tuple[Sequence[str | int], str]]) -> InvalidArguments:
@@ -28,7 +34,9 @@ class InvalidArguments(Exception):
         first = list(islice(problems, _PROBLEMS_TOLD + 1))
         lines = [f"- {_place(path)}{_cut(problem)}" for path, problem in first[:_PROBLEMS_TOLD]]
         more = ["- and more"] if len(first) > _PROBLEMS_TOLD else []
-        return cls("\n".join(["The arguments do not fit.", *lines, *more]))
+        error = cls("\n".join(["The arguments do not fit.", *lines, *more]))
+        error.places = tuple(_place(path).removesuffix(": ") for path, _ in first[:_PROBLEMS_TOLD])
+        return error
 
 
 _PROBLEMS_TOLD = 5

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import inspect
 import re
-import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -15,14 +14,12 @@ from typing import Annotated, Any, TypeAlias, TypedDict, TypeVar, Unpack, cast, 
 from weakref import WeakKeyDictionary
 
 import pydantic_core
-import typing_extensions
-from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema
 
 from toolnexus import _json
 from toolnexus.errors import ConfigurationError
-from toolnexus.sources import _docstrings
+from toolnexus.sources import _docstrings, _types
 from toolnexus.tools import InvalidArguments, JSONObject, Tool, ToolContext
 
 _Function: TypeAlias = Callable[..., Any]
@@ -32,7 +29,6 @@ _EXTRA = "**"
 """The field for what a `**kwargs` parameter takes. No parameter can have this name."""
 _OPTIONS = "__toolnexus__"
 """The attribute in which `tool` keeps its options."""
-_MAX_INPUT = 60
 
 
 class ToolOptions(TypedDict, total=False):
@@ -175,12 +171,9 @@ class _Signature:
 
 def _problem(error: Mapping[str, Any]) -> tuple[list[str | int], str]:
     path = [step for step in error["loc"] if step != _EXTRA]
-    if error["type"] == "missing":
-        return path, "is missing"
     if error["type"] == "extra_forbidden":
         return path, "there is no such parameter"
-    given = repr(error["input"])
-    return path, f"{error['msg']}, not {given if len(given) <= _MAX_INPUT else given[:_MAX_INPUT] + '…'}"
+    return path, _types.problem(error)
 
 
 def _execute(function: _Function, signature: _Signature, *, is_async: bool) -> Callable[[JSONObject, ToolContext], Any]:
@@ -264,7 +257,7 @@ def _field(parameter: inspect.Parameter, code: _Function, tool: str, told: str |
         raise ConfigurationError(
             f"{tool}: a model gives arguments by name, so it cannot fill *{parameter.name}. Take a list instead."
         )
-    hint = _portable(_resolved(parameter, code, tool))
+    hint = _types.portable(_resolved(parameter, code, tool))
     if parameter.kind is parameter.VAR_KEYWORD:
         return _Field(_EXTRA, dict[str, hint], required=True)
     default = parameter.default
@@ -310,93 +303,44 @@ def _around(function: _Function) -> dict[str, Any] | None:
     return None
 
 
-def _portable(hint: Any, above: tuple[Any, ...] = ()) -> Any:
-    """`hint` with each `typing.TypedDict` in the form that pydantic can read on Python 3.11."""
-    if sys.version_info >= (3, 12) or hint in above:
-        return hint
-    if isinstance(hint, type) and type(hint).__module__ == "typing" and typing.is_typeddict(hint):
-        return _portable_dict(hint, (*above, hint))
-    parts = get_args(hint)
-    new = tuple(_portable(part, above) for part in parts)
-    if all(one is other for one, other in zip(parts, new, strict=True)):
-        return hint
-    origin: Any = get_origin(hint)
-    if origin is Annotated:
-        return Annotated[(new[0], *hint.__metadata__)]
-    return typing.Union[new] if origin is types.UnionType else origin[new]  # noqa: UP007 - made from values
-
-
-_typed_dict: Any = typing_extensions.TypedDict  # called, which type checkers know for literal fields only
-
-
-def _portable_dict(hint: Any, above: tuple[Any, ...]) -> Any:
-    fields: dict[str, Any] = {}
-    for name, annotation in typing.get_type_hints(hint, include_extras=True).items():
-        wrapper = get_origin(annotation)
-        if wrapper in (typing.Required, typing.NotRequired):
-            fields[name] = wrapper[_portable(get_args(annotation)[0], above)]
-        elif name in hint.__required_keys__:
-            fields[name] = typing.Required[_portable(annotation, above)]
-        else:
-            fields[name] = typing.NotRequired[_portable(annotation, above)]
-    made = _typed_dict(hint.__name__, fields)
-    made.__doc__ = hint.__doc__
-    if config := getattr(hint, "__pydantic_config__", None):
-        made.__pydantic_config__ = config
-    return made
-
-
 def _described_to_model(fields: list[_Field], tool: str) -> tuple[TypeAdapter[JSONObject], JSONObject]:
     """A validator of all parameters, and its schema."""
     try:
         return _adapter(fields)
-    except _REFUSALS as error:
+    except _types.REFUSALS as error:
         for field in fields:
             _try(field, tool)
-        raise ConfigurationError(f"{tool}: its parameters cannot be described to a model ({_told(error)}).") from error
+        raise ConfigurationError(
+            f"{tool}: its parameters cannot be described to a model ({_types.told(error)})."
+        ) from error
 
 
 def _adapter(fields: list[_Field]) -> tuple[TypeAdapter[JSONObject], JSONObject]:
     # A TypedDict, because its keys, unlike the fields of a model, may have any name.
-    arguments = _typed_dict(
+    arguments = _types.typed_dict(
         "Arguments",
         {each.name: (typing.Required if each.required else typing.NotRequired)[each.hint] for each in fields},
     )
     arguments.__pydantic_config__ = ConfigDict(extra="forbid")
     adapter: TypeAdapter[JSONObject] = TypeAdapter(arguments)
-    return adapter, adapter.json_schema(schema_generator=_WithoutTitles)
+    return adapter, adapter.json_schema(schema_generator=_types.WithoutTitles)
 
 
 def _try(field: _Field, tool: str) -> None:
     try:
         _adapter([field])
-    except _REFUSALS as error:
+    except _types.REFUSALS as error:
         name = "**kwargs" if field.name == _EXTRA else repr(field.name)
         raise ConfigurationError(
-            f"{tool}: a model cannot fill the parameter {name} of the type {field.hint!r} ({_told(error)}). Use types "
-            "that JSON can carry (numbers, text, lists, dataclasses, …), or fix it with functools.partial."
+            f"{tool}: a model cannot fill the parameter {name} of the type {field.hint!r} ({_types.told(error)}). Use "
+            "types that JSON can carry (numbers, text, lists, dataclasses, …), or fix it with functools.partial."
         ) from error
-
-
-_REFUSALS = (PydanticUserError, pydantic_core.SchemaError, NameError, TypeError, ValueError)
-
-
-def _told(error: Exception) -> str:
-    return error.message if isinstance(error, PydanticUserError) else str(error)
-
-
-class _WithoutTitles(GenerateJsonSchema):
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
 
 
 def _finished(schema: JSONObject, shown: list[inspect.Parameter], tool: str) -> JSONObject:
     """The schema with defaults and `**kwargs` said, and no titles that only repeat a name."""
     del schema["title"]
-    for name, inner in schema.get("$defs", {}).items():
-        title = inner.get("title")
-        if title and name.endswith(re.sub(r"\W", "_", title)):  # the class's name, from which the key is made as well
-            del inner["title"]
+    _types.drop_titles(schema.get("$defs", {}))
     properties: JSONObject = schema.setdefault("properties", {})
     if (extra := properties.pop(_EXTRA, None)) is not None:
         schema["required"].remove(_EXTRA)
