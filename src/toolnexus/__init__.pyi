@@ -14,6 +14,7 @@ from toolnexus.errors import CorruptConversation as CorruptConversation
 from toolnexus.errors import HookFailed as HookFailed
 from toolnexus.errors import IncompleteReply as IncompleteReply
 from toolnexus.errors import InvalidConversationId as InvalidConversationId
+from toolnexus.errors import InvalidOutput as InvalidOutput
 from toolnexus.errors import InvalidReply as InvalidReply
 from toolnexus.errors import InvalidTranscript as InvalidTranscript
 from toolnexus.errors import KeyReused as KeyReused
@@ -52,6 +53,9 @@ from toolnexus.hooks import LLMOverride as LLMOverride
 from toolnexus.hooks import ToolOverride as ToolOverride
 from toolnexus.in_process import create_in_process_client as create_in_process_client
 from toolnexus.messages import Message as Message
+from toolnexus.parts import audio as audio
+from toolnexus.parts import file as file
+from toolnexus.parts import image as image
 from toolnexus.sources.native import define_tool as define_tool
 from toolnexus.sources.native import tool as tool
 from toolnexus.stores import ConversationStore as ConversationStore
@@ -66,6 +70,7 @@ from toolnexus.stores.sqlite import SQLiteStore as SQLiteStore
 from toolnexus.suspension import Answer as Answer
 from toolnexus.suspension import Request as Request
 from toolnexus.suspension import suspend as suspend
+from toolnexus.telemetry import Telemetry as Telemetry
 from toolnexus.toolkit import Toolkit as Toolkit
 from toolnexus.toolkit import create_toolkit as create_toolkit
 from toolnexus.tools import Tool as Tool

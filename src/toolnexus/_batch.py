@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from toolnexus.hooks import Hooks
     from toolnexus.messages import Content, ToolMessage
     from toolnexus.suspension import Request, WaitFor
+    from toolnexus.telemetry.watching import WatchedRun
     from toolnexus.tools import JSONObject, Tool, ToolCall
 
 _Emitted: TypeAlias = ToolStarted | ToolProgress | ToolFinished | Suspended
@@ -53,6 +54,7 @@ class Place:
     asking: Asking
     max_output: int
     concurrency: int
+    watch: WatchedRun | None = None
 
 
 class ToolBatch:
@@ -184,9 +186,15 @@ class ToolBatch:
         try:
             way = self._ways.pop(position, None) if self._ways else None
             if way is None:
-                outcome = await self._outcome(position, call, tool, task)
+                work = self._outcome(position, call, tool, task)
             else:
-                outcome = await self._continued(position, call, tool, way, task)
+                work = self._continued(position, call, tool, way, task)
+            if self._place.watch is None:
+                outcome = await work
+            else:
+                with self._place.watch.tool(call, tool) as watched:
+                    outcome = await work
+                    watched.record = None if isinstance(outcome, Waiting) else outcome[0]
             if isinstance(outcome, Waiting):
                 await self._hold(position, call, outcome)
             else:

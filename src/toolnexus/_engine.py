@@ -13,23 +13,28 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from toolnexus import _callbacks, _reopened, _turns, suspension
 from toolnexus._checks import at_least
 from toolnexus._loop import Run
+from toolnexus._source import load
 from toolnexus._stream import RunStream
 from toolnexus._turns_plain import PlainKeeper, PlainResumer
 from toolnexus.clock import Clock, SystemClock, within
 from toolnexus.errors import ConfigurationError, ReaderGone
 from toolnexus.events import Event, Finished, RunResult, TextDelta
 from toolnexus.hooks import Hooks
-from toolnexus.messages import Message, Prompt, UserMessage, normalise, prompt_message, repair
+from toolnexus.messages import Message, Prompt, UserMessage, normalise, prompt_message, refused_part, repair
 from toolnexus.stores import is_log_store
 from toolnexus.suspension import Asking
+from toolnexus.telemetry import About, Telemetry
+from toolnexus.telemetry.watching import Watching, watched
 from toolnexus.toolkit import Toolkit, as_toolkit
 
 if TYPE_CHECKING:
+    from toolnexus._answer_type import AnswerType
     from toolnexus._source import ModelSource
     from toolnexus._turns import Keeper
     from toolnexus.options import Options
     from toolnexus.stores import ConversationStore
     from toolnexus.suspension import Answer, Approval, WaitFor
+    from toolnexus.telemetry.watching import WatchedRun
     from toolnexus.tools import JSONObject, Tool
 
 Tools: TypeAlias = "Toolkit | Iterable[Tool | Callable[..., Any]] | None"
@@ -45,6 +50,9 @@ class Settings:
     require_approval: Approval | Iterable[str] | None = None
     wait_for: WaitFor | None = None
     on_event: Callable[[Event], Any] | None = None
+    metrics: bool = False
+    telemetry: bool | Telemetry | None = None
+    capture_content: bool = False
     clock: Clock = field(default_factory=SystemClock)
     max_steps: int = 20
     max_tokens: int | None = None
@@ -73,6 +81,9 @@ class Engine:
         )
         sink = settings.on_event
         self._tell = None if sink is None else functools.partial(_callbacks.tell, "on_event", sink)
+        self.watching = Watching(
+            metrics=settings.metrics, telemetry=settings.telemetry, capture_content=settings.capture_content
+        )
 
     async def run(
         self,
@@ -85,19 +96,24 @@ class Engine:
     ) -> RunResult:
         """The result of a run that is remembered nowhere: `forgotten`, drained."""
         messages = _transcript(prompt, history)
-        run = await self._prepare(toolkit, options, None, stream=on_text is not None)
+        asked = None if prompt is None else messages[-1]
+        run = await self._prepare(
+            toolkit, options, None, asked=asked, stream=on_text is not None, watch=self.watching.run()
+        )
         return await self.drain(_turns.forgotten(run, messages), on_text, self._tell)
 
     def forgotten(
         self, prompt: Prompt | None, toolkit: Tools, history: Iterable[Mapping[str, Any]] | None, options: Options
     ) -> AsyncGenerator[Event, None]:
         """The events of a run that is remembered nowhere."""
-        return self._forgotten(_transcript(prompt, history), toolkit, options)
+        messages = _transcript(prompt, history)
+        return self._forgotten(messages, None if prompt is None else messages[-1], toolkit, options)
 
     async def _forgotten(
-        self, messages: list[Message], toolkit: Tools, options: Options
+        self, messages: list[Message], asked: Message | None, toolkit: Tools, options: Options
     ) -> AsyncGenerator[Event, None]:
-        events = _turns.forgotten(await self._prepare(toolkit, options, None, stream=True), messages)
+        run = await self._prepare(toolkit, options, None, asked=asked, stream=True, watch=self.watching.run())
+        events = _turns.forgotten(run, messages)
         try:
             async for event in events:
                 if self._tell is not None:
@@ -119,9 +135,13 @@ class Engine:
         stream: bool,
     ) -> AsyncGenerator[Event, None]:
         """The events of a turn of a conversation. Without an id, it is the only one of its store."""
-        keeper = self._keeper(store, conversation_id or "", prompt_message(prompt), options)
-        prepare = functools.partial(self._prepare, toolkit, options, conversation_id, stream=stream)
-        return _turns.remembered(prepare, keeper, self._tell)
+        asked = prompt_message(prompt)
+        keeper = self._keeper(store, conversation_id or "", asked, options)
+        watch = self.watching.run()
+        prepare = functools.partial(
+            self._prepare, toolkit, options, conversation_id, asked=asked, stream=stream, watch=watch
+        )
+        return watched(_turns.remembered(prepare, keeper, self._tell), watch)
 
     async def resume_run(
         self,
@@ -137,7 +157,7 @@ class Engine:
         turn = _reopened.unfinished(repair(normalise(history))[0])
         if turn is None:
             raise ConfigurationError("There is nothing to resume: the history ends with an answer, or is empty.")
-        run = await self._prepare(toolkit, options, None, stream=on_text is not None)
+        run = await self._prepare(toolkit, options, None, stream=on_text is not None, watch=self.watching.run())
         opened = turn.opened(given, {tool.name for tool in run.tools}, now=self._asking.now())
         start = _turns.reopened(turn, opened, run, turn.turn_id or run.turn_id)
         return await self.drain(_turns.forgotten(start.run, start.transcript, opened), on_text, self._tell)
@@ -154,8 +174,9 @@ class Engine:
     ) -> AsyncGenerator[Event, None]:
         """The events of a turn of a conversation that goes on."""
         keeper = self._resumer(store, conversation_id or "", suspension.read_answers(answers), options)
-        prepare = functools.partial(self._prepare, toolkit, options, conversation_id, stream=stream)
-        return _turns.remembered(prepare, keeper, self._tell)
+        watch = self.watching.run()
+        prepare = functools.partial(self._prepare, toolkit, options, conversation_id, stream=stream, watch=watch)
+        return watched(_turns.remembered(prepare, keeper, self._tell), watch)
 
     def _resumer(
         self, store: ConversationStore, conversation_id: str, answers: Mapping[str, Answer], options: Options
@@ -230,16 +251,34 @@ class Engine:
         """The events for a reader, who may leave or fall asleep."""
         return RunStream(events, reader_timeout=self._settings.reader_timeout)
 
-    async def _prepare(self, toolkit: Tools, options: Options, conversation_id: str | None, *, stream: bool) -> Run:
+    async def _prepare(
+        self,
+        toolkit: Tools,
+        options: Options,
+        conversation_id: str | None,
+        *,
+        asked: Message | None = None,
+        stream: bool,
+        watch: WatchedRun | None,
+    ) -> Run:
+        """What a run needs. When it is there, the run begins for those who watch it.
+
+        Args:
+            asked: The user's new message, which the model has to be able to take. None: there is none.
+            watch: None: nobody watches it.
+        """
         settings = self._settings
         timeout = settings.timeout if options.timeout is None else options.timeout
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self.source.ready:
             await within(deadline, self.source.prepare())
+        if asked is not None:
+            _check_parts(asked, options.model or self.source.name, self.source)
         if toolkit is not None and not isinstance(toolkit, Toolkit):
             toolkit = await within(deadline, as_toolkit(toolkit))
-        return Run(
-            model=self.source.model(),
+        wanted = None if options.output_type is None else await within(deadline, _wanted(options.output_type))
+        run = Run(
+            model=self.source.model(None if wanted is None else wanted.schema),
             model_id=options.model or self.source.name,
             system=settings.system_prompt,
             tools=() if toolkit is None else toolkit.tools(),
@@ -254,6 +293,43 @@ class Engine:
             deadline=deadline,
             turn_id=os.urandom(16).hex(),
             conversation_id=conversation_id,
+            answer_type=wanted,
+            watch=watch,
+        )
+        if watch is not None:
+            await within(deadline, watch.begin(_about(run, self.source)))
+        return run
+
+
+def _about(run: Run, source: ModelSource) -> About:
+    return About(
+        id=run.turn_id,
+        model=run.model_id,
+        provider=source.target.provider.name,
+        host=source.target.host,
+        conversation_id=run.conversation_id,
+        tools=frozenset(tool.name for tool in run.tools),
+        stream=run.stream,
+    )
+
+
+async def _wanted(output_type: object) -> AnswerType:
+    await load("toolnexus._answer_type", "toolnexus._answer_schema")
+    from toolnexus._answer_type import answer_type
+
+    return await answer_type(output_type)
+
+
+def _check_parts(asked: Message, model: str, source: ModelSource) -> None:
+    """Refuse a prompt with a part that the model's endpoint has no way to be told."""
+    content = asked.get("content")
+    if content is None or isinstance(content, str) or (takes := source.parts) is None:
+        return
+    if (refused := refused_part(content, takes)) is not None:
+        place, what = refused
+        raise ConfigurationError(
+            f"prompt[{place}] is {what}, which {model!r} cannot be sent here. It takes {', '.join(sorted(takes))}. "
+            "Leave it out, give it in another form, or choose another model."
         )
 
 

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from toolnexus import _callbacks
+from toolnexus._answer_json import Misfit
 from toolnexus._batch import Place, ToolBatch
 from toolnexus.clock import within
 from toolnexus.dialects import Reply, Request
-from toolnexus.errors import HookFailed, ToolnexusError
-from toolnexus.events import Finished, StepFinished, TextDelta
+from toolnexus.errors import HookFailed, InvalidOutput, ToolnexusError
+from toolnexus.events import Finished, Retrying, StepFinished, TextDelta
 from toolnexus.hooks import AfterLLM, BeforeLLM, Hooks, LLMOverride
 from toolnexus.messages import copy_messages, normalise, repair
 
 if TYPE_CHECKING:
+    from toolnexus._answer_type import AnswerType
     from toolnexus._model import Model
     from toolnexus._reopened import OpenStep
     from toolnexus._tally import Tally
     from toolnexus.events import Event
-    from toolnexus.messages import ToolMessage
+    from toolnexus.messages import Message, ToolMessage
     from toolnexus.suspension import Asking
+    from toolnexus.telemetry.watching import WatchedRun
     from toolnexus.tools import Tool, ToolCall
 
 
@@ -53,6 +57,8 @@ class Run:
     Attributes:
         deadline: In seconds on `time.monotonic()`. None: no bound.
         replies: How many replies the turn had before this run.
+        answer_type: What the answer has to be. None: any text.
+        watch: Who watches it. None: nobody.
     """
 
     model: Model
@@ -71,6 +77,8 @@ class Run:
     turn_id: str
     conversation_id: str | None
     replies: int = 0
+    answer_type: AnswerType | None = None
+    watch: WatchedRun | None = None
 
 
 async def steps(
@@ -84,6 +92,8 @@ async def steps(
     Raises:
         ToolnexusError: With `.partial`, when the model had said anything.
     """
+    rejected = 0  # replies that are not part of the transcript, and are no steps of the turn
+    objection: list[Message] = []  # what only the next request has
     try:
         batch: ToolBatch | None = None
         if opened is not None:
@@ -103,9 +113,14 @@ async def steps(
             if step == run.replies + run.max_steps:
                 yield Finished(result=tally.result("incomplete", "max_steps"))
                 return
-            request = _request(run, tally)
+            request = _request(run, tally, objection)
+            objection = []
             if run.hooks:
                 request = await _before(run, request, step)
+            if run.watch is not None:
+                run.watch.request(request)
+            began = time.perf_counter()
+            first_chunk: float | None = None
             reply: Reply | None = None
             parts = run.model.reply(request, deadline=run.deadline)
             try:
@@ -113,6 +128,8 @@ async def steps(
                     if isinstance(part, Reply):
                         reply = part
                         continue
+                    if first_chunk is None and request.stream and part and type(part[0]) is not Retrying:
+                        first_chunk = time.perf_counter() - began
                     for event in part:
                         if type(event) is TextDelta:
                             tally.show(event.text)
@@ -120,20 +137,43 @@ async def steps(
             finally:
                 await parts.aclose()
             assert reply is not None, "a model's parts end with its reply"
+            finished = StepFinished(
+                usage=reply.usage,
+                finish_reason=reply.finish_reason,
+                model=reply.model,
+                seconds=time.perf_counter() - began,
+                first_chunk=first_chunk,
+            )
             tally.reply(reply)
+            if run.watch is not None:
+                run.watch.reply(reply, finished)
             if run.hooks:
                 await _after(run, reply, step)
-            yield StepFinished(usage=reply.usage, finish_reason=reply.finish_reason, model=reply.model)
+            yield finished
             if reply.calls:
                 tools = _by_name(request.tools)
                 await journal.reply(reply, _acting(reply, tools))
-                batch = ToolBatch(reply.calls, tools, _place(run, step), journal)
+                batch = ToolBatch(reply.calls, tools, _place(run, step - rejected), journal)
             elif reply.continues:
                 await journal.reply(reply, [])
-            else:
-                cut = reply.finish_reason == "length"
-                yield Finished(result=tally.result("incomplete", "max_tokens") if cut else tally.result("done"))
+            elif reply.finish_reason == "length":
+                yield Finished(result=tally.result("incomplete", "max_tokens"))
                 return
+            elif run.answer_type is None:
+                yield Finished(result=tally.result("done"))
+                return
+            else:
+                try:
+                    output = await within(run.deadline, run.answer_type.read(tally.text))
+                except Misfit as misfit:
+                    tally.reject()
+                    rejected += 1
+                    objection = _objection(
+                        misfit, reply, again=rejected > 1, last=step + 1 == run.replies + run.max_steps
+                    )
+                else:
+                    yield Finished(result=tally.result("done", output=output))
+                    return
     except ToolnexusError as error:
         tally.explain(error)
         raise
@@ -157,18 +197,48 @@ def _place(run: Run, step: int) -> Place:
         asking=run.asking,
         max_output=run.max_output,
         concurrency=run.concurrency,
+        watch=run.watch,
     )
 
 
-def _request(run: Run, tally: Tally) -> Request:
+_AGAIN = (
+    "Your answer is not what was asked for:\n{told}\nGive the whole answer again, corrected, in the form asked for."
+)
+
+
+def _objection(misfit: Misfit, reply: Reply, *, again: bool, last: bool) -> list[Message]:
+    """The answer that does not fit, and what the model is told of it.
+
+    Args:
+        again: It was told before.
+        last: No further reply is allowed.
+
+    Raises:
+        InvalidOutput: There is no point in telling it.
+    """
+    if again:
+        why = "neither was the one before"
+    elif not misfit.repairable:
+        why = "that is not for the model to repair"
+    elif reply.finish_reason in ("refusal", "content_filter"):
+        why = f"the model did not answer ({reply.finish_reason})"
+    elif last:
+        why = "max_steps allowed no further reply"
+    else:
+        return [reply.message, {"role": "user", "content": _AGAIN.format(told=misfit.told)}]
+    raise InvalidOutput(misfit.shown, why=why) from misfit.__cause__
+
+
+def _request(run: Run, tally: Tally, objection: list[Message]) -> Request:
     return Request(
         model=run.model_id,
-        messages=tally.transcript,
+        messages=[*tally.transcript, *objection] if objection else tally.transcript,
         system=run.system,
         tools=run.tools,
         max_tokens=run.max_tokens,
         stream=run.stream,
         params=run.params,
+        response_schema=None if run.answer_type is None else run.answer_type.schema,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolnexus import _strict
@@ -28,12 +28,14 @@ def outcome(result: RunResult, messages: Sequence[Message], earlier: Mapping[str
         earlier: The outcome of its runs before; empty if there were none.
     """
     told = _steps((), messages)
-    before = len(told) - len(result.steps)
+    own = [step for step in result.steps if not step.rejected]
+    rejected: list[dict[str, Any]] = [*earlier.get("rejected", ())]
+    before = len(told) - len(own)
     known: list[dict[str, Any]] = [*earlier.get("steps", ())][:before]
     known += [{} for _ in range(before - len(known))]
     if known:
         # Calls that waited, of a reply that an earlier run got.
-        ended = result.tool_calls[: len(result.tool_calls) - sum(len(step.calls) for step in result.steps)]
+        ended = result.tool_calls[: len(result.tool_calls) - sum(len(step.calls) for step in own)]
         calls = {**known[-1].get("calls", {}), **_calls_about(ended, told[before - 1].calls)}
         known[-1] = {**known[-1], **({"calls": calls} if calls else {})}
     usages = [usage for usage in (_read_usage(earlier.get("usage")), result.usage) if usage is not None]
@@ -45,7 +47,8 @@ def outcome(result: RunResult, messages: Sequence[Message], earlier: Mapping[str
             "model": result.model or earlier.get("model"),
             "usage": _usage(sum(usages[1:], usages[0])) if usages else None,
             "text": paused if result.status != "failed" else None,
-            "steps": [*known, *(_step_about(*pair) for pair in zip(result.steps, told[before:], strict=True))],
+            "steps": [*known, *(_step_about(*pair) for pair in zip(own, told[before:], strict=True))],
+            "rejected": [*rejected, *_rejected(result.steps, before + len(rejected))] or None,
         }
     )
 
@@ -61,7 +64,7 @@ def result(turn: Turn, messages: Sequence[Message]) -> RunResult:
     """The result of a turn that ended well, or waits, as it was. `messages` ends with the turn's own."""
     known = turn.outcome
     own = messages[turn.start :]
-    steps = tuple(_steps(known.get("steps", ()), own))
+    steps = tuple(_with_rejected(_steps(known.get("steps", ()), own), known.get("rejected", ())))
     pending = tuple(copy_json(message.get("request")) for message in own if waits(message))
     return RunResult(
         text=known.get("text", steps[-1].text if steps else ""),
@@ -95,9 +98,30 @@ def _steps(known: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> l
                 finish_reason=about.get("finish_reason", "unknown"),
                 usage=_read_usage(about.get("usage")),
                 model=about.get("model", ""),
+                host=message["origin"]["host"] if "origin" in message else "",
                 calls=tuple(_calls(message, messages[position + 1 :], about.get("calls", {}))),
             )
         )
+    return steps
+
+
+def _rejected(steps: Sequence[Step], before: int) -> Iterator[dict[str, Any]]:
+    """The replies that no message tells of, each with its place among all of the turn.
+
+    Args:
+        before: How many there were before these.
+    """
+    for place, step in enumerate(steps, before):
+        if step.rejected:
+            about = {name: getattr(step, name) for name in _OF_A_STEP}
+            yield _without_none({"place": place, **about, "host": step.host or None, "usage": _usage(step.usage)})
+
+
+def _with_rejected(steps: list[Step], known: Sequence[Mapping[str, Any]]) -> list[Step]:
+    for about in known:
+        fields = {name: about[name] for name in _OF_A_STEP}
+        usage, host = _read_usage(about.get("usage")), about.get("host", "")
+        steps.insert(about["place"], Step(**fields, usage=usage, host=host, rejected=True))
     return steps
 
 
@@ -145,11 +169,14 @@ def _is_json(value: object) -> bool:
     return True
 
 
-def _usage(usage: Usage | None) -> dict[str, int] | None:
-    return None if usage is None else {name: count for name, count in dataclasses.asdict(usage).items() if count}
+def _usage(usage: Usage | None) -> dict[str, Any] | None:
+    if usage is None:
+        return None
+    told = ((about.name, getattr(usage, about.name), about.default) for about in dataclasses.fields(usage))
+    return {name: value for name, value, default in told if value != default}
 
 
-def _read_usage(known: Mapping[str, int] | None) -> Usage | None:
+def _read_usage(known: Mapping[str, Any] | None) -> Usage | None:
     return None if known is None else Usage(**known)
 
 

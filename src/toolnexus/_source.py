@@ -14,7 +14,9 @@ from toolnexus.dialects import DIALECTS, dialect
 if TYPE_CHECKING:
     from toolnexus._endpoint import Endpoint
     from toolnexus._model import Model
+    from toolnexus._tool_mode import ToolMode
     from toolnexus.clock import Clock
+    from toolnexus.dialects import ResponseSchema, Target
     from toolnexus.transport import Limits, Transport
 
 
@@ -31,12 +33,26 @@ class ModelSource(Protocol):
     @property
     def ready(self) -> bool: ...
 
+    @property
+    def target(self) -> Target:
+        """Who is asked."""
+        ...
+
+    @property
+    def parts(self) -> frozenset[str] | None:
+        """The kinds of parts that a user's message may have, as `Dialect.parts` names them. None: any."""
+        ...
+
     async def prepare(self) -> None:
         """Load what is heavy, off the event loop, before the first turn."""
         ...
 
-    def model(self) -> Model:
-        """A line to the model for one run."""
+    def model(self, schema: ResponseSchema | None = None) -> Model:
+        """A line to the model for one run.
+
+        Args:
+            schema: What the run's requests have as their `response_schema`. None: they have none.
+        """
         ...
 
     async def aclose(self) -> None: ...
@@ -61,6 +77,7 @@ class HTTPSource:
         retries: int,
         max_retry_wait: float,
         clock: Clock,
+        tool_mode: ToolMode,
         body_transform: Callable[[dict[str, Any]], Mapping[str, Any] | None] | None,
     ) -> None:
         self.name = endpoint.model
@@ -70,19 +87,36 @@ class HTTPSource:
         self._retries = retries
         self._max_retry_wait = max_retry_wait
         self._clock = clock
+        self._tool_mode: ToolMode = tool_mode
         self._body_transform = body_transform
         self._make: Callable[[], Model] | None = None
+        self._fit: Callable[[Model], Model] | None = None
         self._opened: Transport | None = None
 
     @property
     def ready(self) -> bool:
         return self._make is not None
 
+    @property
+    def target(self) -> Target:
+        return self._endpoint.target
+
+    @property
+    def parts(self) -> frozenset[str]:
+        target = self._endpoint.target
+        return target.takes(dialect(target.style).parts)
+
     async def prepare(self) -> None:
         if self.ready:
             return
-        await load("toolnexus._model", "toolnexus.transport.http", DIALECTS[self._endpoint.target.style][0])
+        await load(
+            "toolnexus._tool_mode",
+            "toolnexus._model",
+            "toolnexus.transport.http",
+            DIALECTS[self._endpoint.target.style][0],
+        )
         from toolnexus._model import HTTPModel, Learned
+        from toolnexus._tool_mode import wrapper
         from toolnexus.transport.http import HTTPTransport
 
         transport = self._given
@@ -100,10 +134,18 @@ class HTTPSource:
             body_transform=self._body_transform,
             learned=Learned(),
         )
+        self._fit = wrapper(self._tool_mode, self._endpoint.target)
 
-    def model(self) -> Model:
+    def model(self, schema: ResponseSchema | None = None) -> Model:
         assert self._make is not None, "prepare() comes first"
-        return self._make()
+        model = self._make()
+        if self._fit is not None:
+            model = self._fit(model)
+        if schema is None:
+            return model
+        from toolnexus._answer_schema import fitted  # loaded with the first schema
+
+        return fitted(model, schema, self._endpoint.target, calls_by_schema=self._tool_mode == "constrained")
 
     async def aclose(self) -> None:
         """Close the transport, unless it was given: then it is its owner's."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from toolnexus.errors import ToolnexusError
+from toolnexus.errors import ProviderError, ToolnexusError
 from toolnexus.events import CallRecord, Limit, RunResult, Status, Step, Usage
 
 if TYPE_CHECKING:
@@ -25,8 +25,10 @@ class Tally:
         self._turn_id = turn_id
         self._conversation_id = conversation_id
         self._replies: list[tuple[Reply, list[CallRecord]]] = []
+        self._rejected: list[Reply] = []
         self._reopened: list[CallRecord] = []  # calls of a reply of an earlier run
         self._shown: list[str] = []  # of the reply that is not complete yet
+        self._wasted: Usage | None = None  # of a reply that the provider threw away
 
     def show(self, text: str) -> None:
         """Note text of a reply that is still coming."""
@@ -42,6 +44,11 @@ class Tally:
         self._replies.append((reply, []))
         self.transcript.append(reply.message)
 
+    def reject(self) -> None:
+        """Take the last reply out of the transcript. That it was made, and paid for, stays."""
+        self.transcript.pop()
+        self._rejected.append(self._replies[-1][0])
+
     def settle(self, records: list[CallRecord], messages: list[ToolMessage]) -> None:
         """Keep what came of the last reply's calls, in call order."""
         outcomes = self._replies[-1][1] if self._replies else self._reopened
@@ -55,13 +62,20 @@ class Tally:
 
     def explain(self, failure: BaseException) -> None:
         """Let an error of ours carry the result so far, if there is anything and it carries none."""
-        if isinstance(failure, ToolnexusError) and failure.partial is None and self.started:
+        if not isinstance(failure, ToolnexusError) or failure.partial is not None:
+            return
+        if isinstance(failure, ProviderError):
+            self._wasted = failure.usage
+        if self.started or self._wasted is not None:
             failure.partial = self.result("failed")
 
-    def result(self, status: Status, limit: Limit | None = None, *, pending: tuple[Request, ...] = ()) -> RunResult:
+    def result(
+        self, status: Status, limit: Limit | None = None, *, pending: tuple[Request, ...] = (), output: Any = None
+    ) -> RunResult:
         last = self._replies[-1][0] if self._replies else None
         return RunResult(
-            text=self._text(),
+            text=self.text,
+            output=output,
             reasoning=last.reasoning if last else "",
             status=status,
             finish_reason=last.finish_reason if last else None,
@@ -75,7 +89,9 @@ class Tally:
                     finish_reason=reply.finish_reason,
                     usage=reply.usage,
                     model=reply.model,
+                    host=reply.message["origin"]["host"] if "origin" in reply.message else "",
                     calls=tuple(records),
+                    rejected=any(reply is other for other in self._rejected),
                 )
                 for reply, records in self._replies
             ),
@@ -86,7 +102,8 @@ class Tally:
             transcript=self.transcript,
         )
 
-    def _text(self) -> str:
+    @property
+    def text(self) -> str:
         """The last reply's text; replies that the provider paused belong to the one that goes on from them."""
         said = [self.unfinished_text] if self._shown else []
         for reply, _ in reversed(self._replies):
@@ -96,5 +113,6 @@ class Tally:
         return "".join(reversed(said))
 
     def _usage(self) -> Usage | None:
-        known = [reply.usage for reply, _ in self._replies if reply.usage is not None]
+        told = (*(reply.usage for reply, _ in self._replies), self._wasted)
+        known = [usage for usage in told if usage is not None]
         return sum(known[1:], known[0]) if known else None

@@ -7,10 +7,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from toolnexus._answer_json import Misfit
 from toolnexus._loop import Journal, Run, steps
 from toolnexus._tally import Tally
-from toolnexus.errors import ReaderGone, RunTimeout, ToolnexusError
+from toolnexus.clock import within
+from toolnexus.errors import InvalidOutput, ReaderGone, RunTimeout, ToolnexusError
 from toolnexus.events import Event, Finished, RunResult
+from toolnexus.telemetry.watching import watched
 
 if TYPE_CHECKING:
     from toolnexus._reopened import OpenStep, Unfinished
@@ -95,7 +98,8 @@ _NOTHING = _Nothing()
 
 def forgotten(run: Run, history: list[Message], opened: OpenStep | None = None) -> AsyncGenerator[Event, None]:
     """A turn of no conversation: the loop alone. `history` ends with the prompt, or as `Start.transcript`."""
-    return steps(run, Tally(history, turn_id=run.turn_id, conversation_id=None), _NOTHING, opened)
+    events = steps(run, Tally(history, turn_id=run.turn_id, conversation_id=None), _NOTHING, opened)
+    return watched(events, run.watch)
 
 
 async def remembered(prepare: Prepare, keeper: Keeper, tell: Tell | None) -> AsyncGenerator[Event, None]:
@@ -111,7 +115,7 @@ async def remembered(prepare: Prepare, keeper: Keeper, tell: Tell | None) -> Asy
     try:
         start = await keeper.begin(run, watch.interrupt)
         if start.result is not None:
-            finished = Finished(result=start.result)
+            finished = Finished(result=await _read_again(start.result, run))
         else:
             tally = Tally(start.transcript, turn_id=start.run.turn_id, conversation_id=run.conversation_id)
             events = steps(start.run, tally, keeper, start.opened)
@@ -141,6 +145,23 @@ async def remembered(prepare: Prepare, keeper: Keeper, tell: Tell | None) -> Asy
     if tell is not None:
         await tell(finished)
     yield finished
+
+
+async def _read_again(result: RunResult, run: Run) -> RunResult:
+    """A result that is known already, with its output, which is not recorded, from its text.
+
+    Raises:
+        InvalidOutput: It was asked for with another output type, or none.
+    """
+    if run.answer_type is None or result.status != "done":
+        return result
+    try:
+        output = await within(run.deadline, run.answer_type.read(result.text))
+    except Misfit as misfit:
+        error = InvalidOutput(misfit.shown, why="it is recorded, so that the model is not asked again")
+        error.partial = result
+        raise error from misfit.__cause__
+    return replace(result, output=output)
 
 
 class _Watch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from toolnexus._checks import at_least, check_id
 from toolnexus._source import HTTPSource, ModelSource
@@ -20,11 +20,28 @@ if TYPE_CHECKING:
 
     from toolnexus._engine import Tools
     from toolnexus._stream import RunStream
+    from toolnexus._tool_mode import ToolMode
     from toolnexus.conversation import Conversation
     from toolnexus.events import Event, RunResult
     from toolnexus.hooks import Hooks
     from toolnexus.messages import Prompt
+    from toolnexus.options import OutputType, T
+    from toolnexus.providers import Provider
     from toolnexus.suspension import Approval, WaitFor
+    from toolnexus.telemetry import Telemetry
+
+
+class Fallback(TypedDict, total=False):
+    """Another endpoint to ask, as the arguments of the same names name one to `create_client`.
+
+    Nothing of the first endpoint goes to it: neither its key nor its headers.
+    """
+
+    model: str | None
+    base_url: str | None
+    style: str | None
+    api_key: str | None
+    headers: Mapping[str, str] | None
 
 
 class Client:
@@ -60,19 +77,23 @@ class Client:
         toolkit: Tools = None,
         *,
         history: Iterable[Mapping[str, Any]] | None = None,
+        output_type: OutputType[T] = None,
         **options: Unpack[RunOptions],
-    ) -> RunResult:
+    ) -> RunResult[T]:
         """One prompt to its answer, remembered nowhere.
 
         Args:
             prompt: A text, or content parts. None: continue a history that ends in a user message or tool results.
             toolkit: A `Toolkit`, tools, or plain functions. None: the model is offered no tools.
             history: Messages to continue. They are not modified.
+            output_type: What the answer has to be: a pydantic model, a dataclass, a TypedDict, a plain type such as
+                `list[str]`, or a JSON Schema as a mapping. `result.output` is then a value of it. None: any text.
 
         Raises:
+            InvalidOutput: The answer is no value of `output_type`, not even after the model was told what is wrong.
             ToolnexusError: See `toolnexus.errors`; with `.partial` once the model had answered anything.
         """
-        return await self._engine.run(prompt, toolkit, history, chosen(options, RunOptions))
+        return await self._engine.run(prompt, toolkit, history, chosen(options, RunOptions, output_type))
 
     async def ask(
         self,
@@ -81,13 +102,15 @@ class Client:
         *,
         id: str | None = None,
         on_text: Callable[[str], Any] | None = None,
+        output_type: OutputType[T] = None,
         **options: Unpack[TurnOptions],
-    ) -> RunResult:
+    ) -> RunResult[T]:
         """`run` with memory: the conversation `id` is continued, and this turn is added to it.
 
         Args:
             id: 1 to 512 characters, chosen by you: a user, a session, a context. None: exactly `run`.
             on_text: Called with each piece of text as it arrives; plain or async. The answer is then streamed.
+            output_type: As for `run`.
 
         Raises:
             InvalidConversationId: Before anything else.
@@ -97,9 +120,11 @@ class Client:
         """
         check_id(id)
         if id is None:
-            return await self._engine.run(prompt, toolkit, None, chosen(options, TurnOptions), on_text=on_text)
-        stream = on_text is not None
-        events = self._engine.remembered(prompt, toolkit, self._store, id, chosen(options, TurnOptions), stream=stream)
+            return await self._engine.run(
+                prompt, toolkit, None, chosen(options, TurnOptions, output_type), on_text=on_text
+            )
+        wanted = chosen(options, TurnOptions, output_type)
+        events = self._engine.remembered(prompt, toolkit, self._store, id, wanted, stream=on_text is not None)
         return await self._engine.drain(events, on_text)
 
     def stream(
@@ -109,6 +134,7 @@ class Client:
         *,
         id: str | None = None,
         history: Iterable[Mapping[str, Any]] | None = None,
+        output_type: object | None = None,
         **options: Unpack[TurnOptions],
     ) -> RunStream:
         """The same turn as typed events while they happen. See `RunStream` for how to leave it.
@@ -116,16 +142,16 @@ class Client:
         Args:
             id: As for `ask`; not together with `history`.
             history: As for `run`.
+            output_type: As for `run`. It is the output of the result that `Finished` has.
         """
         check_id(id)
+        wanted = chosen(options, TurnOptions, output_type)
         if id is None:
-            events = self._engine.forgotten(prompt, toolkit, history, chosen(options, TurnOptions))
+            events = self._engine.forgotten(prompt, toolkit, history, wanted)
         elif history is not None or prompt is None:
             raise ConfigurationError("A conversation has its own history: give either id= and a prompt, or history=.")
         else:
-            events = self._engine.remembered(
-                prompt, toolkit, self._store, id, chosen(options, TurnOptions), stream=True
-            )
+            events = self._engine.remembered(prompt, toolkit, self._store, id, wanted, stream=True)
         return self._engine.watched(events)
 
     async def resume(
@@ -135,8 +161,9 @@ class Client:
         *,
         answers: Iterable[Mapping[str, Any]] | None = None,
         on_text: Callable[[str], Any] | None = None,
+        output_type: OutputType[T] = None,
         **options: Unpack[ResumeOptions],
-    ) -> RunResult:
+    ) -> RunResult[T]:
         """Continue the last turn of a conversation, which waits for a person or was interrupted, perhaps elsewhere.
 
         Calls that ended are not repeated. A call of which nobody knows whether it ran is asked about, with a request
@@ -148,6 +175,7 @@ class Client:
             toolkit: What the turn began with: the tools whose calls go on have to be there.
             answers: An `Answer` for each `Request` that is answered; see `RunResult.pending`. None: there are none.
             on_text: As for `ask`.
+            output_type: As for `run`. It is not remembered, so give it again.
 
         Raises:
             AlreadyAnswered: Nothing waits there any more: somebody else resumed the turn, or it has its answer.
@@ -156,7 +184,7 @@ class Client:
             ToolnexusError: As for `ask`.
         """
         return await self._engine.drain(
-            self._resumed(id, toolkit, answers, options, stream=on_text is not None), on_text
+            self._resumed(id, toolkit, answers, options, output_type, stream=on_text is not None), on_text
         )
 
     def stream_resume(
@@ -165,10 +193,11 @@ class Client:
         toolkit: Tools = None,
         *,
         answers: Iterable[Mapping[str, Any]] | None = None,
+        output_type: object | None = None,
         **options: Unpack[ResumeOptions],
     ) -> RunStream:
         """`resume` as typed events while they happen, as with `stream`."""
-        return self._engine.watched(self._resumed(id, toolkit, answers, options, stream=True))
+        return self._engine.watched(self._resumed(id, toolkit, answers, options, output_type, stream=True))
 
     async def resume_run(
         self,
@@ -177,19 +206,22 @@ class Client:
         toolkit: Tools = None,
         *,
         on_text: Callable[[str], Any] | None = None,
+        output_type: OutputType[T] = None,
         **options: Unpack[RunOptions],
-    ) -> RunResult:
+    ) -> RunResult[T]:
         """`resume` for a run that is remembered nowhere.
 
         Args:
             history: `RunResult.messages` of the run. They are not modified.
             answers: As for `resume`.
+            output_type: As for `run`.
 
         Raises:
             ConfigurationError: There is nothing to continue, or an answer is for no request that waits.
             ToolnexusError: As for `run`.
         """
-        return await self._engine.resume_run(history, answers, toolkit, chosen(options, RunOptions), on_text=on_text)
+        wanted = chosen(options, RunOptions, output_type)
+        return await self._engine.resume_run(history, answers, toolkit, wanted, on_text=on_text)
 
     def _resumed(
         self,
@@ -197,11 +229,13 @@ class Client:
         toolkit: Tools,
         answers: Iterable[Mapping[str, Any]] | None,
         options: ResumeOptions,
+        output_type: object | None,
         *,
         stream: bool,
     ) -> AsyncGenerator[Event, None]:
         check_id(id, optional=False)
-        return self._engine.resumed(toolkit, self._store, id, answers, chosen(options, ResumeOptions), stream=stream)
+        wanted = chosen(options, ResumeOptions, output_type)
+        return self._engine.resumed(toolkit, self._store, id, answers, wanted, stream=stream)
 
     def conversation(self, toolkit: Tools = None, id: str | None = None) -> Conversation:
         """A conversation as an object. Without an id it keeps its own list and touches no store."""
@@ -209,6 +243,14 @@ class Client:
         from toolnexus.conversation import Conversation
 
         return Conversation(self._engine, toolkit, self._store, id)
+
+    def metrics(self) -> str:
+        """What the client's runs came to, in the text format of Prometheus; empty before the first run.
+
+        Raises:
+            ConfigurationError: The client was made without `metrics=True`.
+        """
+        return self._engine.watching.metrics()
 
     run_sync = blocking(run)
     ask_sync = blocking(ask)
@@ -222,10 +264,11 @@ class Client:
         *,
         id: str | None = None,
         history: Iterable[Mapping[str, Any]] | None = None,
+        output_type: object | None = None,
         **options: Unpack[TurnOptions],
     ) -> BlockingStream:
         """`stream` for code without an event loop."""
-        return BlockingStream(self.stream(prompt, toolkit, id=id, history=history, **options))
+        return BlockingStream(self.stream(prompt, toolkit, id=id, history=history, output_type=output_type, **options))
 
     async def aclose(self) -> None:
         """Close the connections, and the store if the client opened it. May be called more than once."""
@@ -251,6 +294,8 @@ def create_client(
     base_url: str | None = None,
     style: str | None = None,
     api_key: str | None = None,
+    fallbacks: Iterable[str | Fallback] = (),
+    providers: Mapping[str, Provider | Mapping[str, Any]] | None = None,
     store: ConversationStore | str | None = None,
     system_prompt: str = "",
     headers: Mapping[str, str] | None = None,
@@ -260,10 +305,14 @@ def create_client(
     require_approval: Approval | Iterable[str] | None = None,
     wait_for: WaitFor | None = None,
     on_event: Callable[[Event], Any] | None = None,
+    metrics: bool = False,
+    telemetry: bool | Telemetry | None = None,
+    capture_content: bool = False,
     transport: Transport | None = None,
     limits: Limits | None = None,
     retries: int = 2,
     max_retry_wait: float = 60.0,
+    tool_mode: ToolMode = "auto",
     clock: Clock | None = None,
     max_steps: int = 20,
     max_tokens: int | None = None,
@@ -275,10 +324,18 @@ def create_client(
     """Make a client for one model endpoint. Nothing is sent, opened or imported yet.
 
     Args:
-        model: `provider:model` of the provider table, or with `base_url` the endpoint's own model id.
+        model: `provider:model` of the provider table, `http://host#model` (a base URL and a model id in one), or with
+            `base_url` the endpoint's own model id.
         base_url: Any endpoint of a known style, as its documentation spells it. None: from the table.
-        style: `openai` (chat completions) or `anthropic` (messages). None: from the table, else `openai`.
+        style: `openai` (chat completions), `responses`, `anthropic` (messages) or `gemini` (generateContent). None:
+            from the table, else `openai`.
         api_key: None: from the environment variable of the provider that the host belongs to.
+        fallbacks: Models that are asked in this order when those before them cannot answer and nothing was shown
+            yet: `provider:model`, or what names an endpoint (`Fallback`). Options that name none, such as
+            `request_params`, hold for all. A request that is refused as wrong (`bad_request`) is not sent elsewhere.
+        providers: Further rows of the provider table by name, for this client: a `toolnexus.providers.Provider`, or
+            some of its fields as a mapping. With the name of a built-in row: what differs from it. Where two rows have
+            one host, the last one counts. None: the built-in table.
         store: Where conversations are kept: a store, or the text that names one, such as `sqlite:///chat.db` (see
             `toolnexus.stores.opening`). None: in memory, for the life of the client.
         system_prompt: Sent with every request, never stored.
@@ -293,10 +350,17 @@ def create_client(
             calls of a step that wait are asked about at once. Returning None, or raising, leaves the call pending.
             None: the turn ends pending, and `resume` continues it.
         on_event: Called with every event of every run; plain or async. What it raises is logged.
+        metrics: Count runs for Prometheus; see `Client.metrics`. Extra `metrics`.
+        telemetry: OpenTelemetry spans and metrics; extra `otel`. True: always. False: never. None: if the process has
+            set a provider when a run begins. A `Telemetry` names the providers.
+        capture_content: Let spans hold messages, and arguments and results of tools. They may hold secrets.
         transport: Your own HTTP. It stays yours to close.
         limits: Seconds and sizes of one request. None: `Limits()`.
         retries: How often a failed request is sent again while nothing was shown.
         max_retry_wait: Seconds that one wait between two attempts may take.
+        tool_mode: How the model calls tools. `auto`: as its wire has it; of a server on this machine, text that is
+            a call of a known tool counts as one too, since small models write such. `constrained`: for models that
+            cannot call tools: each answer has to fit a JSON schema of "this tool, or a reply".
         clock: For tests: what retries wait by, and requests to people expire by. None: the machine's.
         max_steps: Replies of the model that one run may take.
         max_tokens: Tokens that one reply may have. None: nothing is sent unless the wire requires it.
@@ -309,30 +373,43 @@ def create_client(
         ConfigurationError: The arguments do not name an endpoint; the message says what to change.
     """
     from toolnexus._endpoint import resolve
+    from toolnexus.providers import PROVIDERS
 
     at_least("retries", retries, 0, whole=True)
     at_least("max_retry_wait", max_retry_wait, 0)
-    endpoint = resolve(
-        model,
-        base_url=base_url,
-        style=style,
-        api_key=api_key,
-        headers=headers,
-        environ=os.environ,
-        key_required=transport is None,
-    )
+    if tool_mode not in ("auto", "constrained"):
+        raise ConfigurationError(f"tool_mode is {tool_mode!r}; it can be 'auto' or 'constrained'.")
     clock = clock or SystemClock()
-    source = HTTPSource(
-        endpoint,
-        transport=transport,
-        limits=limits or Limits(),
-        retries=retries,
-        max_retry_wait=max_retry_wait,
-        clock=clock,
-        body_transform=body_transform,
-    )
+    rows = PROVIDERS
+    if providers is not None:
+        from toolnexus._provider_rows import table
+
+        rows = table(providers)
+    first = Fallback(model=model, base_url=base_url, style=style, api_key=api_key, headers=headers)
+    sources = [
+        HTTPSource(
+            resolve(
+                names.get("model"),
+                base_url=names.get("base_url"),
+                style=names.get("style"),
+                api_key=names.get("api_key"),
+                headers=names.get("headers"),
+                environ=os.environ,
+                key_required=transport is None,
+                providers=rows,
+            ),
+            transport=transport,
+            limits=limits or Limits(),
+            retries=retries,
+            max_retry_wait=max_retry_wait,
+            clock=clock,
+            tool_mode=tool_mode,
+            body_transform=body_transform,
+        )
+        for names in (first, *map(_fallback, fallbacks))
+    ]
     return Client(
-        source,
+        _in_order(sources),
         store=store,
         system_prompt=system_prompt,
         request_params=request_params,
@@ -341,6 +418,9 @@ def create_client(
         wait_for=wait_for,
         clock=clock,
         on_event=on_event,
+        metrics=metrics,
+        telemetry=telemetry,
+        capture_content=capture_content,
         max_steps=max_steps,
         max_tokens=max_tokens,
         timeout=timeout,
@@ -348,6 +428,25 @@ def create_client(
         max_output=max_output,
         concurrency=concurrency,
     )
+
+
+def _fallback(given: str | Fallback) -> Fallback:
+    if isinstance(given, str):
+        return {"model": given}
+    if isinstance(given, Mapping) and given.keys() <= Fallback.__annotations__.keys():  # pyright: ignore[reportUnnecessaryIsInstance]
+        return given
+    raise ConfigurationError(
+        f"A fallback is {given!r:.60}; write provider:model, or an object with some of "
+        f"{', '.join(Fallback.__annotations__)}."
+    )
+
+
+def _in_order(sources: list[HTTPSource]) -> ModelSource:
+    if len(sources) == 1:
+        return sources[0]
+    from toolnexus._fallback import FallbackSource
+
+    return FallbackSource(sources)
 
 
 def _open(store: object) -> tuple[ConversationStore, bool]:

@@ -5,12 +5,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias
 
 from toolnexus.messages import Message, copy_messages
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from typing_extensions import TypeVar  # with a default, so that `RunResult` alone says nothing of its output
+
     from toolnexus.suspension import Request
+
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True)
 
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "error", "unknown"]
 Status: TypeAlias = Literal["done", "pending", "incomplete", "failed"]
@@ -19,13 +29,22 @@ Limit: TypeAlias = Literal["max_steps", "max_tokens"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens, as the provider counted them. `cached` and `reasoning` are parts of the others, not added to them."""
+    """Tokens, as the provider counted them.
+
+    Attributes:
+        cached: Tokens of the prompt that the provider had kept from before.
+        cache_write: Tokens of the prompt that it kept for later, where it says so.
+        reasoning: Tokens of the completion that are reasoning.
+        cost: US dollars that the provider says it charged. None: it says nothing, as most do; see `RunResult.cost`.
+    """
 
     prompt: int = 0
     completion: int = 0
     total: int = 0
     cached: int = 0
+    cache_write: int = 0
     reasoning: int = 0
+    cost: float | None = None
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -33,7 +52,9 @@ class Usage:
             completion=self.completion + other.completion,
             total=self.total + other.total,
             cached=self.cached + other.cached,
+            cache_write=self.cache_write + other.cache_write,
             reasoning=self.reasoning + other.reasoning,
+            cost=None if self.cost is None or other.cost is None else self.cost + other.cost,
         )
 
 
@@ -58,22 +79,33 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One reply of the model. `usage` is None when the provider did not say; `calls` pairs with the outcomes."""
+    """One reply of the model.
+
+    Attributes:
+        usage: None: the provider did not say.
+        host: Scheme and host of the endpoint that gave it. Empty: unknown.
+        calls: Its calls, each with its outcome.
+        rejected: It was to be the answer and did not fit the `output_type`. It is not part of the transcript.
+    """
 
     text: str
     reasoning: str
     finish_reason: FinishReason
     usage: Usage | None
     model: str
+    host: str = ""
     calls: tuple[CallRecord, ...] = ()
+    rejected: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
+class RunResult(Generic[T_co]):
     """What a run came to.
 
     Attributes:
         text: What this run answered, nothing older.
+        output: The answer as a value of the call's `output_type`. None if the call had none, and whenever the status is
+            not `done`.
         reasoning: The reasoning text of the last reply, where the provider shows it.
         status: `done`; `incomplete` (a limit was reached, see `limit`); `pending` (a person has to answer);
             `failed` only as `.partial` of an error.
@@ -90,6 +122,7 @@ class RunResult:
     """
 
     text: str
+    output: T_co = None  # pyright: ignore[reportAssignmentType] - see above; what is done has one
     reasoning: str = ""
     status: Status
     finish_reason: FinishReason | None = None
@@ -108,6 +141,18 @@ class RunResult:
     def messages(self) -> list[Message]:
         """The whole transcript without the composed system prompt, as a copy that is yours to change."""
         return copy_messages(self.transcript)
+
+    @property
+    def cost(self) -> Decimal | None:
+        """US dollars that the replies of this run cost: what the provider told, else by a table of list prices.
+
+        None: unknown, since that table (the extra `prices`) is not installed or does not know a model at the endpoint
+        that answered, or a provider counted no tokens. It is worked out when it is asked for. The first one loads the
+        table, which takes some 0.3 s; `toolnexus.telemetry.prices.load` does that beside the event loop.
+        """
+        from toolnexus.telemetry import prices
+
+        return prices.of_steps(self.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +230,20 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFinished:
-    """The model's reply is complete; its calls, if any, come next."""
+    """The model's reply is complete; its calls, if any, come next.
+
+    Attributes:
+        seconds: From when the model was asked until its reply was complete, with what was sent again meanwhile.
+        first_chunk: Seconds until the first piece of it came. None: it was not streamed, or nothing but calls came.
+    """
 
     type: ClassVar[Literal["step_finished"]] = "step_finished"
     usage: Usage | None
     finish_reason: FinishReason
     model: str
+    # How long it took does not make it another event.
+    seconds: float = field(default=0.0, compare=False)
+    first_chunk: float | None = field(default=None, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         return _to_dict(self)
@@ -198,13 +251,19 @@ class StepFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrying:
-    """A request failed before anything was shown and is sent again after `delay` seconds."""
+    """A request failed before anything was shown and is sent again after `delay` seconds.
+
+    Attributes:
+        kind: The `kind` of the error.
+        model: The model that is asked instead, one of `fallbacks=`. None: the same again.
+    """
 
     type: ClassVar[Literal["retrying"]] = "retrying"
     attempt: int
     delay: float
     kind: str
     reason: str
+    model: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return _to_dict(self)
@@ -218,7 +277,12 @@ class Finished:
     result: RunResult
 
     def to_dict(self) -> dict[str, Any]:
-        return _to_dict(self)
+        told = _to_dict(self)
+        if self.result.output is not None:
+            import pydantic_core  # what made the output has loaded it
+
+            told["result"]["output"] = pydantic_core.to_jsonable_python(self.result.output)
+        return told
 
 
 Delta: TypeAlias = TextDelta | ReasoningDelta

@@ -21,13 +21,17 @@ from toolnexus.providers import Provider
 
 if TYPE_CHECKING:
     from toolnexus._model import Model, ReplyPart
-    from toolnexus.dialects import Reading, Request
+    from toolnexus.dialects import Reading, Request, ResponseSchema
     from toolnexus.stores import ConversationStore
 
 Answer: TypeAlias = Mapping[str, Any] | AsyncIterator[str | Mapping[str, Any]]
 Generate: TypeAlias = Callable[[dict[str, Any]], Answer | Awaitable[Answer]]
 
-_TARGET = Target(style="in_process", host="in-process", provider=Provider(name="in-process", key_required=False))
+_TARGET = Target(
+    style="in_process",
+    host="in-process",
+    provider=Provider(name="in-process", key_required=False, schema_mode="prompt"),
+)
 _EXPECTED = (
     'Expected {"content": str} or {"tool_calls": [{"name": str, "arguments": dict or JSON text, "id"?: str}]}, '
     'each with "usage"? beside it, or an async iterator of str that ends with such a dict.'
@@ -80,12 +84,26 @@ class _Source:
     def ready(self) -> bool:
         return self._loaded
 
+    @property
+    def target(self) -> Target:
+        return _TARGET
+
+    @property
+    def parts(self) -> None:
+        """It gets the transcript as it is."""
+        return None
+
     async def prepare(self) -> None:
         await load("toolnexus._json", "toolnexus._workers", "toolnexus.dialects.openai")
         self._loaded = True
 
-    def model(self) -> Model:
-        return InProcessModel(self._generate, retries=self._retries, clock=self._clock)
+    def model(self, schema: ResponseSchema | None = None) -> Model:
+        model = InProcessModel(self._generate, retries=self._retries, clock=self._clock)
+        if schema is None:
+            return model
+        from toolnexus._answer_schema import fitted  # loaded with the first schema
+
+        return fitted(model, schema, _TARGET)
 
     async def aclose(self) -> None: ...
 
