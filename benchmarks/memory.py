@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
@@ -61,22 +61,23 @@ FULL = Effort(rounds=15, turns=8)
 QUICK = Effort(rounds=4, turns=4)
 
 
-def _message(role: str, number: int, **fields: Any) -> Any:
-    """A message of 500 bytes, as JSON."""
+def _message(place: int, role: str, number: int, **fields: Any) -> Any:
+    """A message of 500 bytes, as JSON, with other words at each place of a turn."""
     bare = {"role": role, "content": "", **fields}
-    start = (number * 97 + len(role) * 1_013) % (len(_WORDS) - 150)
+    start = (number * 97 + place * 1_013) % (len(_WORDS) - 150)
     text = " ".join(_WORDS[start : start + 150])
     return {**bare, "content": text[: 500 - len(orjson.dumps(bare))]}
 
 
+@lru_cache(8)
 def _turn(number: int) -> list[Any]:
-    """The four messages of a turn."""
+    """The four messages of a turn. Kept, so that what makes them up is in nobody's figures."""
     call = {"id": f"c{number}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     return [
-        _message("user", number),
-        _message("assistant", number, tool_calls=[call]),
-        _message("tool", number, tool_call_id=call["id"]),
-        _message("assistant", number),
+        _message(0, "user", number),
+        _message(1, "assistant", number, tool_calls=[call]),
+        _message(2, "tool", number, tool_call_id=call["id"]),
+        _message(3, "assistant", number),
     ]
 
 

@@ -57,6 +57,31 @@ ENDING = 5.0
 """Seconds that recording the end of something may take once it is cancelled."""
 
 
+class Outcome(asyncio.Future[_T]):
+    """A future that is `settled` by itself, without the task and the rounds of the event loop that this takes.
+
+    Who awaits it and is cancelled meanwhile is cancelled once it is done, at most `ENDING` seconds later.
+    """
+
+    _ending: asyncio.TimerHandle | None = None
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Called by the task that awaits it. False: it goes on waiting."""
+        if self._ending is None and not self.done():
+            self._ending = self.get_loop().call_later(ENDING, self._give_up)
+            self.add_done_callback(self._known)
+        return False
+
+    def _give_up(self) -> None:
+        _log_unseen(self)
+        super().cancel()
+
+    def _known(self, _: asyncio.Future[_T]) -> None:
+        assert self._ending is not None, "it was cancelled"
+        self._ending.cancel()
+        _log_unseen(self)
+
+
 async def settled(work: Coroutine[Any, Any, _T] | asyncio.Future[_T]) -> _T:
     """Await to a known outcome, at most `ENDING` seconds longer if we are cancelled meanwhile; then be cancelled.
 
@@ -75,9 +100,14 @@ async def settled(work: Coroutine[Any, Any, _T] | asyncio.Future[_T]) -> _T:
                 await asyncio.wait({task}, timeout=left)
             except asyncio.CancelledError:
                 continue  # cancelled again: the outcome is still to be known first
-        if not task.done():
-            task.cancel()
-            _log.error("A store did not answer within %g s of a cancellation; what it did is unknown.", ENDING)
-        elif not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("A store failed while the run was cancelled: %s", error)
+        _log_unseen(task)
+        task.cancel()
         raise
+
+
+def _log_unseen(work: asyncio.Future[Any]) -> None:
+    """Log the outcome of what nobody waits for any more, if it is an error, or unknown."""
+    if not work.done():
+        _log.error("A store did not answer within %g s of a cancellation; what it did is unknown.", ENDING)
+    elif not work.cancelled() and (error := work.exception()) is not None:
+        _log.error("A store failed while the run was cancelled: %s", error)

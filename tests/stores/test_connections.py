@@ -124,6 +124,19 @@ async def test_a_server_that_does_not_answer_is_an_error(monkeypatch: pytest.Mon
     await pool.connections.aclose()
 
 
+def test_an_outcome_that_comes_after_its_event_loop_is_gone_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolnexus.clock.ENDING", 0.0)
+    pool = Pool(1)
+    answer = threading.Event()
+    with monkeypatch.context() as impatient:
+        impatient.setattr(connections, "_PATIENCE", 0.01)
+        with pytest.raises(StoreError, match="did not answer"):
+            asyncio.run(pool.connections.run(lambda _: answer.wait(10)))
+    answer.set()
+    assert asyncio.run(pool.connections.run(Seat.take)) is pool.wires[0]
+    asyncio.run(pool.connections.aclose())
+
+
 async def test_a_cancelled_caller_waits_for_the_outcome() -> None:
     pool = Pool(1)
     started, answer = threading.Event(), threading.Event()

@@ -21,8 +21,7 @@ from toolnexus.errors import (
     StoreError,
     StoreTooNew,
 )
-from toolnexus.stores import disk, frames
-from toolnexus.stores import file as file_module
+from toolnexus.stores import disk, file_state, frames
 from toolnexus.stores import order as order_module
 from toolnexus.stores.backend import NOTHING, Grant, Head, Key, Owner, Record, Version
 from toolnexus.stores.file import FileBackend, FileStore
@@ -49,6 +48,12 @@ async def begun(
 async def stored(backend: FileBackend, key: Key = KEY) -> tuple[Record, ...]:
     seen = await backend.read(key)
     return () if seen is None else seen.records
+
+
+async def standing(backend: FileBackend) -> Version:
+    """Where the conversation stands."""
+    seen = await backend.read(KEY)
+    return NOTHING if seen is None else seen.version
 
 
 async def said(backend: FileBackend, id: str, text: str = "", **shown: Any) -> None:
@@ -296,7 +301,7 @@ async def test_a_lease_ends_by_the_time_since_the_machine_was_started(
 ) -> None:
     backend = FileBackend(tmp_path)
     time = 1000.0
-    monkeypatch.setattr(file_module, "_now", lambda: time)
+    monkeypatch.setattr(file_state, "now", lambda: time)
     old = await begun(backend, ONE, ttl=30)
     time += 29
     with pytest.raises(AssertionError):
@@ -311,7 +316,7 @@ async def test_a_lease_ends_by_the_time_since_the_machine_was_started(
 async def test_a_lease_does_not_outlast_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = FileBackend(tmp_path)
     old = await begun(backend, ONE)
-    monkeypatch.setattr(file_module, "_boot", lambda: "another")
+    monkeypatch.setattr(file_state, "boot", lambda: "another")
     assert (await begun(backend)).fence > old.fence
 
 
@@ -326,6 +331,45 @@ async def test_a_lease_that_cannot_be_read_any_more_is_lost_and_nothing_else(tmp
         assert new.fence > old.fence
         assert new.version == old.version
         old = new
+
+
+async def test_a_lease_costs_no_row_of_the_order(tmp_path: Path) -> None:
+    backend = FileBackend(tmp_path)
+    await said(backend, "user 42")
+    order = tmp_path / "main" / "order"
+    before = order.read_bytes()
+    fences: list[int] = []
+    for number in range(1, 4):
+        grant = await begun(backend, ONE, expect=(await standing(backend)))
+        fences.append(grant.fence)
+        await backend.append(grant, (), expect=grant.version.last, release=True)
+        assert grant.version.last == number + 1
+    assert fences == sorted({*fences})
+    assert order.read_bytes() == before
+
+
+@pytest.mark.parametrize("lost", ["older", "gone", "many"])
+async def test_a_fence_never_comes_again_whatever_is_lost(
+    lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = FileBackend(tmp_path)
+    monkeypatch.setattr(file_state, "_FENCES", 4)
+    old = await begun(backend, ONE)
+    beside = now_of(tmp_path).read_bytes()
+    fences = [old.fence]
+    for _ in range(9 if lost == "many" else 2):
+        await backend.append(old, (), expect=1, release=True)
+        old = await begun(backend)
+        fences.append(old.fence)
+    if lost == "older":  # the machine lost its power before what was beside the file was on the disk
+        now_of(tmp_path).write_bytes(beside)
+        monkeypatch.setattr(file_state, "boot", lambda: "another")
+    else:
+        now_of(tmp_path).unlink()
+    fences.append((await begun(backend)).fence)
+    assert fences == sorted({*fences})
+    with pytest.raises(ConversationFenced):
+        await backend.append(old, [TWO], expect=1)
 
 
 # Several at once
@@ -457,7 +501,7 @@ async def test_a_list_has_what_changed_last_first_whatever_is_lost(
     assert await listed(backend, limit=2) == expected
 
     order.write_bytes(order.read_bytes()[: 2 * 96])  # the machine lost its power before these were on the disk
-    monkeypatch.setattr(file_module, "_boot", lambda: "another")
+    monkeypatch.setattr(file_state, "boot", lambda: "another")
     await said(backend, "e")
     expected = [*"ebfcad"]
     assert await listed(backend, limit=3) == expected
@@ -547,7 +591,7 @@ async def test_what_is_kept_beside_a_file_is_written_with_it_or_neither_is(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(file_module, "_keep", full)
+        patch.setattr(file_state, "_keep", full)
         with pytest.raises(StoreError, match="No space left"):
             await backend.append(grant, [TWO], expect=1)
     assert log_of(tmp_path).read_bytes() == before

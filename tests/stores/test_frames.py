@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from zlib import crc32
 
 import pytest
@@ -19,9 +21,18 @@ def test_a_record_is_a_line_of_its_checksum_and_itself() -> None:
     assert frames.frame(record) == b"%08x %b\n" % (crc32(record), record)
 
 
+def test_records_that_are_written_together_are_announced_with_one_checksum_and_one_for_each() -> None:
+    lines = b'{"a":1}\n{"b":2}\n'
+    announced = b"+%d %08x %08x%08x" % (len(lines), crc32(lines), crc32(b'{"a":1}'), crc32(b'{"b":2}'))
+    assert frames.batch([b'{"a":1}', b'{"b":2}']) == b"%08x%b\n" % (crc32(announced), announced) + lines
+
+
 def test_a_record_of_two_lines_is_refused() -> None:
     with pytest.raises(ValueError, match="one line"):
         frames.frame(b"{}\n{}")
+    for records in ([b"{}\n{}"], [b"{}", b"{}\n{}"], [b"\n", b"{}"]):
+        with pytest.raises(ValueError, match="one line"):
+            frames.batch(records)
 
 
 @given(batches=st.lists(st.tuples(RECORDS, st.none() | st.binary(max_size=9).filter(lambda note: b"\n" not in note))))
@@ -56,6 +67,25 @@ def test_a_line_with_any_byte_changed_is_found(record: bytes, data: st.DataObjec
     assert caught.value.offset >= len(frames.frame(b"{}"))
 
 
+def test_a_damaged_record_is_named_by_its_line() -> None:
+    records = [b'{"n":%d}' % number for number in range(5)]
+    whole = frames.note(b"first") + frames.batch(records, frames.note(b"n"))
+    for number, record in enumerate([*records, frames.note(b"n")[9:]], 3):
+        with pytest.raises(frames.BadFrame, match=f"line {number} ") as caught:
+            frames.split(whole.replace(record, b"x" * len(record)))
+        assert whole.splitlines()[number - 1] == whole[caught.value.offset :].splitlines()[0]
+
+
+def test_lines_are_found_again_from_any_byte_on() -> None:
+    data = frames.batch([b"{}"]) + frames.batch([b'{"a":1}', b"0123456 # "]) + frames.batch([b"[]"], frames.note(b"n"))
+    records = frames.split(data).records
+    for start in range(len(data) + 1):
+        found = frames.first_line(data[start:])
+        rest = [] if found is None else frames.split(data[start + found :]).records
+        assert rest == records[len(records) - len(rest) :]
+        assert rest or start >= len(frames.batch([b"{}"]) + frames.batch([b'{"a":1}', b"0123456 # "]))
+
+
 @pytest.mark.parametrize("line", [b"\n", b"{}\n", b"00000000\n", b"00000000-{}\n", b"ABCDEF00 {}\n"])
 def test_what_is_no_line_of_ours_is_found(line: bytes) -> None:
     with pytest.raises(frames.BadFrame, match="line 1 "):
@@ -74,6 +104,34 @@ def test_a_head_survives() -> None:
     [body] = frames.split(frames.write_head(HEAD, changed=3)).notes
     fields = frames.read_note(body)
     assert (fields["k"], fields["changed"], frames.read_head(fields)) == ("head", 3, HEAD)
+
+
+@given(text=st.text(max_size=300), records=RECORDS, said=st.booleans())
+def test_what_can_be_searched_survives_whatever_was_written_with_it(
+    text: str, records: list[bytes], said: bool
+) -> None:
+    head = replace(HEAD, text=text * 3)
+    if said:
+        records = [*records, json.dumps(text).encode()]
+    [body] = frames.split(frames.write_head(head, after=records)).notes
+    assert frames.read_head(frames.read_note(body), [b"before", *records]) == head
+
+
+def test_what_the_records_say_is_not_written_again() -> None:
+    text = " ".join(str(number * number) for number in range(500))
+    record = json.dumps({"said": text}).encode()
+    written = frames.write_head(replace(HEAD, text=text), after=[record])
+    assert len(written) < len(text) / 5
+    assert len(frames.write_head(replace(HEAD, text=text))) > len(text) / 5, "it is the record that makes it short"
+
+
+def test_a_text_that_cannot_be_unpacked_is_refused() -> None:
+    [body] = frames.split(frames.write_head(replace(HEAD, text="teal " * 99), after=[b"teal"])).notes
+    fields = frames.read_note(body)
+    assert frames.read_head(fields).text == ""
+    for packed in ("/w==", "=", fields["packed"][:-4]):
+        with pytest.raises(ValueError):
+            frames.read_head({**fields, "packed": packed}, [b"teal"])
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"1", b"{}", b'{"v":1,"k":"head"}', b'{"v":1,"k":"file"}'])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolnexus.errors import CorruptConversation, InvalidTranscript, StoreTooNew
-from toolnexus.messages import INTERRUPTED, NOT_ANSWERED, repair
+from toolnexus.messages import INTERRUPTED, NOT_ANSWERED, is_in_order, repair
 from toolnexus.stores import records
 from toolnexus.stores.log import Log, Turn
 
@@ -157,6 +158,52 @@ def test_a_turn_that_failed_and_is_kept_is_closed(status: Any) -> None:
     assert log.messages == [PAY, CALLS, result("c1", INTERRUPTED, **UNKNOWN), result("c2")]
 
 
+IDS = st.sampled_from(["c1", "c2", "c3"])
+
+
+@st.composite
+def recorded_turns(draw: st.DrawFn) -> list[Any]:
+    """The messages of a turn as they may have been recorded: most are in order, and some are not."""
+    recorded: list[Any] = [PAY]
+    for _ in range(draw(st.integers(0, 3))):
+        ids = draw(st.lists(IDS, max_size=3, unique=draw(st.booleans())))
+        texts = st.sampled_from(["{}", '{"a":1}', "{}", "", "[]", "{"]) if draw(st.booleans()) else st.just("{}")
+        calls = [
+            {"id": call, "type": "function", "function": {"name": "pay", "arguments": draw(texts)}} for call in ids
+        ]
+        recorded.append({"role": "assistant", "content": "", **({"tool_calls": calls} if calls else {})})
+        answered = ids if draw(st.booleans()) else draw(st.lists(IDS, max_size=4))
+        recorded += [result(call, f"result {len(recorded) + place}") for place, call in enumerate(answered)]
+    return recorded
+
+
+def repaired_with_care(messages: Sequence[Any]) -> Any:
+    """What `repair` says of messages when it cannot tell at a glance that they are in order."""
+    repaired, report = repair([result("a call that nobody made"), *messages])
+    return repaired, replace(report, dropped=report.dropped - 1)
+
+
+@given(recorded=recorded_turns())
+def test_a_turn_is_closed_with_the_latest_result_of_each_call_whatever_was_recorded(recorded: Any) -> None:
+    latest: dict[Any, int] = {}
+    reply = 0
+    for place, message in enumerate(recorded):
+        reply += message["role"] == "assistant"
+        latest[(reply, message["tool_call_id"]) if message["role"] == "tool" else place] = place
+    expected, _ = repaired_with_care([recorded[place] for place in sorted(latest.values())])
+    assert folded(*opened("t1", recorded[0]), *map(records.message, recorded[1:]), ended()).messages == expected
+
+
+@given(recorded=recorded_turns())
+def test_messages_are_in_order_if_there_is_nothing_to_repair_and_no_reply_has_an_id_twice(recorded: Any) -> None:
+    repaired, report = repaired_with_care(recorded)
+    replies = [[call["id"] for call in message.get("tool_calls", ())] for message in recorded]
+    assert repair(recorded) == (repaired, report)
+    assert is_in_order(recorded) == (
+        repaired == recorded and not report and all(len(set(ids)) == len(ids) for ids in replies)
+    )
+
+
 # Waiting for a person, and going on
 
 PLACEHOLDER = {"request": {"id": "r1", "kind": "approval"}}
@@ -185,6 +232,15 @@ def test_a_turn_that_is_opened_again_goes_on_and_its_answers_take_the_place_of_w
     log = folded(*WAITING, *again, records.message(result("c2", "approved")), records.message(BYE), ended())
     assert log.messages == [PAY, CALLS, result("c1"), result("c2", "approved"), BYE]
     assert [(turn.id, turn.status, turn.count) for turn in log.turns] == [("t1", "done", 5)]
+
+
+def test_a_turn_that_is_opened_again_is_the_turn_that_it_was() -> None:
+    before = [records.meta({"title": "a"}), *opened("t1", PAY, key="k"), records.message(BYE), ended(model="m")]
+    [turn] = folded(*before).turns
+    log = folded(*before, *records.opened("t1", None, at=5.0, saw=7))
+    assert log.open is not None
+    assert log.open.turn == replace(turn, status="open", count=0)
+    assert log.open.turn.outcome == {"model": "m"}
 
 
 def test_a_turn_that_was_interrupted_can_be_opened_again() -> None:

@@ -21,8 +21,10 @@ import pytest
 
 from toolnexus import create_in_process_client
 from toolnexus.errors import ConfigurationError, ConversationFenced, MissingExtra, StoreError, StoreTooNew
+from toolnexus.stores import postgres
 from toolnexus.stores.backend import NOTHING, Grant, Head, Key, Owner, Version
 from toolnexus.stores.postgres import PostgresBackend, PostgresStore
+from toolnexus.stores.postgres_sql import Statements
 
 pytestmark = pytest.mark.service("postgres")
 
@@ -248,11 +250,96 @@ async def test_a_text_with_more_words_than_one_index_row_takes_is_searched(schem
         assert await found(store, "y" * 3_000_000) == ["d"]
 
 
+async def test_what_was_said_is_indexed_when_somebody_searches_and_found_before_that(
+    schema: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "_INDEXED_AT_ONCE", 2)
+    monkeypatch.setattr(postgres, "_INDEXING", 0.0)
+
+    def rows(table: str) -> int:
+        row = admin.execute(f"SELECT count(*) FROM {schema}.{table}").fetchone()
+        assert row is not None
+        return row[0]
+
+    async with backend(schema) as store:
+        for number in range(5):
+            await said(store, f"one_{number} all", key=Key("", str(number)))
+        counts = [(rows("tn_said"), rows("tn_text"))]
+        for _ in range(4):
+            assert [await found(store, query) for query in ("?", " ")] == [[], ["4", "3", "2", "1", "0"]]
+            assert await found(store, "all") == ["4", "3", "2", "1", "0"]
+            counts.append((rows("tn_said"), rows("tn_text")))
+        assert counts == [(5, 0), (3, 2), (1, 4), (0, 5), (0, 5)]
+        await said(store, "two all", key=Key("", "0"))
+        assert await found(store, "one_0 two all") == ["0"]  # some of it is indexed and some is not
+        assert [await found(store, word) for word in ("one", "al", "one%0")] == [[], [], []]
+
+
+async def test_searches_and_turns_at_once_miss_nothing(schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "_INDEXED_AT_ONCE", 3)
+    async with backend(schema) as store, backend(schema) as other:
+        for number in range(40):
+            await said(store, "all", key=Key("", str(number)))
+        more = (said(store, "all", key=Key("", str(number))) for number in range(40, 50))
+        answers = await asyncio.gather(*(found(each, "all") for _ in range(20) for each in (store, other)), *more)
+        for answer in answers[:40]:
+            assert answer is not None
+            assert {str(number) for number in range(40)} <= set(answer)
+        assert len(await found(store, "all")) == 50
+
+
+async def test_what_is_forgotten_while_it_is_being_indexed_is_forgotten(
+    schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    gone = Key("", "d")
+    async with backend(schema) as store:
+        await said(store, "before")
+        await said(store, "before", key=gone)
+        with admin.transaction():
+            admin.execute(Statements(schema).index, {"most": 9})
+            assert await found(store, "before") == ["d", "c"]  # without waiting
+            edited = asyncio.ensure_future(said(store, "after", anew=True))
+            deleted = asyncio.ensure_future(store.delete(gone))
+            await waits_for_a_lock(schema, sessions=2)
+        await edited
+        assert await deleted
+        assert [await found(store, query) for query in ("before", "after")] == [[], ["c"]]
+        assert admin.execute(f"SELECT count(*) FROM {schema}.tn_text").fetchone() == (1,)
+
+
+async def test_who_may_only_read_can_search_and_is_told_why_nothing_is_written(
+    schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    reader = f"{schema}_reader"
+    async with backend(schema) as store:
+        await said(store, "hello")
+    admin.execute(f"CREATE ROLE {reader} LOGIN")
+    try:
+        admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO {reader}")
+        admin.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {reader}")
+        for options, why in (
+            (f"-crole%3D{reader}", "permission denied"),
+            ("-cdefault_transaction_read_only%3Don", "read-only transaction"),
+        ):
+            async with contextlib.aclosing(PostgresBackend(f"{dsn()}&options={options}", schema=schema)) as store:
+                seen = await store.read(KEY)
+                assert seen is not None
+                assert seen.records == (ONE, TWO)
+                assert await found(store, "hello") == ["c"]
+                with pytest.raises(StoreError, match=why):
+                    await store.begin(KEY, owner=owner(), ttl=60, expect=seen.version, records=[THREE])
+    finally:
+        admin.execute(f"DROP OWNED BY {reader}")
+        admin.execute(f"DROP ROLE {reader}")
+
+
 async def test_nothing_of_a_deleted_conversation_is_left(schema: str, admin: psycopg.Connection[Any]) -> None:
     async with backend(schema) as store:
         await said(store, "hello", title="t")
+        await found(store, "hello")
+        await said(store, "hello, not indexed yet", title="t")
         assert await store.delete(KEY)
-    for table in ("tn_conversation", "tn_record", "tn_text"):
+    for table in ("tn_conversation", "tn_record", "tn_said", "tn_text"):
         assert admin.execute(f"SELECT count(*) FROM {schema}.{table}").fetchone() == (0,), table
 
 
@@ -323,17 +410,17 @@ async def test_an_operation_whose_acknowledgement_is_lost_is_done_once(schema: s
     async with backend(schema) as direct, backend(schema, port=proxy.port, pool_size=1) as store:
         await store.read(KEY)  # connects and makes the tables
 
-        proxy.last_words = b"WITH"
+        proxy.last_words = b"tn_begin"
         grant = await begun(store, ONE)
         assert (grant.opened, grant.version.last, grant.fence) == (True, 1, 1)
 
-        proxy.last_words = b"WITH"
+        proxy.last_words = b"tn_append"
         assert await store.append(grant, [TWO], expect=1) == 2
 
         proxy.last_words = b"UPDATE"
         assert await store.renew(grant, ttl=60) == grant
 
-        proxy.last_words = b"WITH"
+        proxy.last_words = b"tn_append"
         assert await store.append(grant, [THREE], expect=2, head=head("word"), release=True) == 3
 
         seen = await direct.read(KEY)
@@ -499,13 +586,13 @@ async def test_an_append_that_is_cancelled_while_it_waits_for_the_server_is_done
         assert seen.records == (ONE, TWO)
 
 
-async def waits_for_a_lock(schema: str) -> None:
-    """Return when somebody waits for a lock on a table of a schema."""
+async def waits_for_a_lock(schema: str, *, sessions: int = 1) -> None:
+    """Return when so many sessions wait for a lock on a table of a schema."""
 
     def look() -> None:
         asked = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND position(%s IN query) > 0"
         with psycopg.connect(dsn(), autocommit=True) as connection:
-            while connection.execute(asked, (schema,)).fetchone() is None:
+            while len(connection.execute(asked, (schema,)).fetchall()) < sessions:
                 pass
 
     await asyncio.to_thread(look)

@@ -301,6 +301,33 @@ async def test_a_search_finds_all_that_was_said_since_the_last_one(tmp_path: Pat
             assert [each.id for each in page.items] == ["c"]
 
 
+@pytest.mark.usefixtures("search")
+async def test_a_search_passes_over_records_with_which_nothing_was_said(tmp_path: Path) -> None:
+    async with opened(tmp_path / "c.db") as backend:
+        version = await turn(backend, ONE, TWO)
+        version = await turn(backend, THREE, expect=version, head=shown("!?"))
+        await turn(backend, ONE, TWO, expect=version, head=shown("pear \ud800 plum\0"))
+        for word, found in (("pear", ["c"]), ("plum", ["c"]), ("none", [])):
+            assert [each.id for each in (await backend.list("", after=None, limit=1, query=word)).items] == found
+
+
+async def test_words_that_were_indexed_are_forgotten_although_others_would_be_found_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path / "c.db") as backend:
+
+        async def found(query: str) -> int:
+            return len((await backend.list("", after=None, limit=1, query=query)).items)
+
+        await turn(backend, ONE, head=shown("plum"))
+        assert await found("plum") == 1
+        monkeypatch.setattr(sqlite_file, "words", lambda text: [text + "s"])  # as with the Unicode of another Python
+        await backend.delete(KEY)
+        await turn(backend, ONE, head=shown("pear"))  # takes the row of what was deleted
+        assert await found("plum") == await found("plums") == 0
+        assert await found("pears") == 1
+
+
 async def test_a_title_that_was_taken_away_is_not_found_any_more(tmp_path: Path) -> None:
     async with opened(tmp_path / "c.db") as backend:
         version = await turn(backend, ONE, head=shown(title="Paint \ud800"))

@@ -172,7 +172,7 @@ async def test_an_export_that_was_cut_anywhere_is_refused() -> None:
 
 async def test_an_export_that_was_changed_is_refused_by_its_line() -> None:
     data = await exported(await two_turns(), "c")
-    with pytest.raises(InvalidTranscript, match="line 4 "):
+    with pytest.raises(InvalidTranscript, match="line 5 "):
         await import_(InMemoryConversationStore(), [data.replace(b"teal", b"blue", 1)])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import queue
 import threading
@@ -45,7 +46,8 @@ class Seat(Generic[_C]):
             self._close(connection)
 
 
-_Job: TypeAlias = tuple[Future[Any], Callable[[Seat[Any]], Any]]
+_Job: TypeAlias = tuple["asyncio.Future[Any]", Callable[[Seat[Any]], Any]]
+"""Work, and who waits for it: a future of the caller's own loop."""
 
 
 class Connections(Generic[_C]):
@@ -74,7 +76,7 @@ class Connections(Generic[_C]):
         Raises:
             StoreError: There was no answer in time, and what happened is unknown; or all is closed.
         """
-        outcome = asyncio.wrap_future(self._submit(work))
+        outcome = self._submit(work)
         scope = asyncio.timeout(_PATIENCE)
         try:
             async with scope:
@@ -104,10 +106,10 @@ class Connections(Generic[_C]):
         self._ended: set[Future[None]] = set()  # of the threads that run
         self._free = 0  # threads that wait, less jobs that wait for one
 
-    def _submit(self, work: Callable[[Seat[_C]], _T]) -> Future[_T]:
+    def _submit(self, work: Callable[[Seat[_C]], _T]) -> asyncio.Future[_T]:
         if self._process != os.getpid():
             self._start()
-        future: Future[_T] = Future()
+        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         with self._lock:
             if self._closed:
                 raise StoreError("The store is closed.")
@@ -145,17 +147,24 @@ class Connections(Generic[_C]):
         future, work = job
         outcome: Any = None
         error: BaseException | None = None
-        if wanted := future.set_running_or_notify_cancel():
+        if wanted := not future.cancelled():
             try:
                 outcome = work(seat)
             except BaseException as raised:  # noqa: BLE001 - the caller is told, and the thread lives on
                 error = raised
         with self._lock:
             self._free += 1  # first, so that a caller who comes straight back finds this thread free
-        if not wanted:
-            return True
-        if error is None:
-            future.set_result(outcome)
-        else:
-            future.set_exception(error)
+        if wanted:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                future.get_loop().call_soon_threadsafe(_tell, future, outcome, error)
         return True
+
+
+def _tell(future: asyncio.Future[Any], outcome: Any, error: BaseException | None) -> None:
+    """Tell the outcome to who waits for it, on their loop."""
+    if future.done():
+        return  # they gave up
+    if error is None:
+        future.set_result(outcome)
+    else:
+        future.set_exception(error)

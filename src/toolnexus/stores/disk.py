@@ -46,11 +46,14 @@ def locked(path: Path, *, write: bool = True, create: bool = False) -> Generator
     """
     flags = (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
     while True:
-        with opened(path, flags) as descriptor:
+        descriptor = os.open(path, flags | _FLAGS, 0o600)
+        try:
             _lock(descriptor, fcntl.LOCK_EX if write else fcntl.LOCK_SH)
             if os.fstat(descriptor).st_nlink:  # else it was removed or replaced before we had the lock
                 yield descriptor
                 return
+        finally:
+            os.close(descriptor)
 
 
 def unlock(descriptor: int) -> None:

@@ -1,12 +1,15 @@
-"""How a conversation is written to a file: one line with a checksum for each record. Pure.
+"""How a conversation is written to a file: a line for each record, a checksum for what was written together. Pure.
 
-A line is `<checksum> <json>`: eight hexadecimal digits of a CRC-32, a mark, a JSON object, a line end.
+A line with a checksum is `<checksum><mark><body>`: eight hexadecimal digits of a CRC-32, a mark, the rest, a line end.
 
 | mark | the line is | the checksum covers |
 |---|---|---|
-| blank | a record, the last of those that were written together | the JSON |
-| `+` | a record that was written together with the line after it | the mark and the JSON |
-| `#` | a note about the file or the conversation, no record; the last of what was written together | as above |
+| blank | a record that was written alone | the JSON |
+| `#` | a note about the file or the conversation, no record: JSON | the mark and the JSON |
+| `+` | the announcement of lines that were written together: `<bytes> <checksum> <checksums>` | the mark and the rest |
+
+The lines that are announced are records as they are, and perhaps a note at their end. An announcement has their bytes,
+the checksum over all of them, by which they are read, and one for each record, by which the damaged one is found.
 
 What was written together counts as a whole or not at all. The first line is the note that says whose file it is.
 """
@@ -14,17 +17,26 @@ What was written together counts as a whole or not at all. The first line is the
 from __future__ import annotations
 
 import json
+import re
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 from zlib import crc32
+
+import orjson
 
 from toolnexus.errors import StoreTooNew
 from toolnexus.stores.backend import SCHEMA, Head, Key, Record
 
-_LAST, _MORE, _NOTE = b" ", b"+", b"#"
+_MARKS = b" #+"
+_ALONE, _NOTE, _TOGETHER = _MARKS
 _CHECKSUM = 8
 _BODY = _CHECKSUM + 1
+_BEGIN = re.compile(rb"\n(?=[0-9a-f]{8}[ #+])")
+_WINDOW = 1 << 15
+"""Bytes before it that a packed text can refer to: as far as DEFLATE reaches."""
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 """ASCII, so that ids with lone surrogates survive."""
 
@@ -43,6 +55,14 @@ class BadFrame(ValueError):
         self.offset = offset
 
 
+class Place(NamedTuple):
+    """Where a note is: the bytes before its line, those of its line, and the records before it."""
+
+    offset: int
+    size: int
+    records: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
     """What lines hold.
@@ -51,11 +71,13 @@ class Split:
         records: The records, oldest first.
         notes: The notes, oldest first.
         whole: How many bytes that was. What follows them was never written to its end.
+        places: Where each of the notes is.
     """
 
     records: list[Record]
     notes: list[bytes]
     whole: int
+    places: list[Place] = field(default_factory=list[Place], compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +93,13 @@ class Header:
     changed: int = 0
 
 
-def frame(record: Record, *, more: bool = False) -> bytes:
-    """The line of a record.
-
-    Args:
-        more: Whether the next line is written together with it. False: it is written alone, or the last.
+def frame(record: Record) -> bytes:
+    """The line of a record that is written alone.
 
     Raises:
         ValueError: The record is more than one line.
     """
-    return _line(record, _MORE if more else _LAST)
+    return _line(record, _ALONE)
 
 
 def note(body: bytes) -> bytes:
@@ -93,11 +112,19 @@ def batch(records: Sequence[Record], end: bytes = b"") -> bytes:
 
     Args:
         end: The line of a note that is written with them. Empty: there is none.
+
+    Raises:
+        ValueError: A record is more than one line.
     """
     if not records:
         return end
-    *rest, last = records
-    return b"".join([*(frame(record, more=True) for record in rest), frame(last, more=bool(end)), end])
+    if len(records) == 1 and not end:
+        return frame(records[0])
+    lines = b"\n".join([*records, end])
+    if lines.count(b"\n") != len(records) + bool(end):
+        raise ValueError("A record is one line.")
+    each = b"%08x" * len(records) % (*map(crc32, records),)
+    return _line(b"%d %08x %b" % (len(lines), crc32(lines), each), _TOGETHER) + lines
 
 
 def split(data: bytes) -> Split:
@@ -108,25 +135,62 @@ def split(data: bytes) -> Split:
     """
     records: list[Record] = []
     notes: list[bytes] = []
-    offset = whole = kept = 0
-    lines = data.split(b"\n")
-    lines.pop()  # what has no line end yet
-    for number, line in enumerate(lines, 1):
-        mark, body = line[_CHECKSUM:_BODY], line[_BODY:]
-        if mark == _LAST:
-            checksum = crc32(body)
-        elif mark in (_MORE, _NOTE) and mark:
-            checksum = crc32(line[_CHECKSUM:])
+    places: list[Place] = []
+    view = memoryview(data)
+    offset, number = 0, 1
+    while (end := data.find(b"\n", offset)) >= 0:
+        if not _fits(data, offset, end):
+            raise BadFrame(number, offset)
+        mark, body = data[offset + _CHECKSUM], data[offset + _BODY : end]
+        start = stop = end + 1
+        number += 1
+        if mark == _ALONE:
+            records.append(body)
+        elif mark == _NOTE:
+            notes.append(body)
+            places.append(Place(offset, stop - offset, len(records)))
         else:
-            raise BadFrame(number, offset)
-        if line[:_CHECKSUM] != b"%08x" % checksum:
-            raise BadFrame(number, offset)
+            size, checksum, each = body.split(b" ")
+            stop += int(size)
+            if stop > len(data):
+                break
+            if crc32(view[start:stop]) != int(checksum, 16):
+                raise _damage(data[start:stop], each, number, start)
+            lines = data[start : stop - 1].split(b"\n")
+            number += len(lines)
+            count = len(each) // _CHECKSUM
+            if len(lines) > count:
+                ending = lines.pop()
+                notes.append(ending[_BODY:])
+                places.append(Place(stop - 1 - len(ending), len(ending) + 1, len(records) + count))
+            records += lines
+        offset = stop
+    return Split(records=records, notes=notes, whole=offset, places=places)
+
+
+def first_line(data: bytes) -> int | None:
+    """Where a line with a checksum begins in bytes that begin anywhere. None: there is none."""
+    for found in _BEGIN.finditer(data):
+        end = data.find(b"\n", found.end())
+        if end >= 0 and _fits(data, found.end(), end):
+            return found.end()
+    return None
+
+
+def _damage(lines: bytes, each: bytes, number: int, offset: int) -> BadFrame:
+    """Which of these lines is not what was written.
+
+    Args:
+        each: The checksums of the records among them.
+        number: That of the first line.
+        offset: Where it begins.
+    """
+    for line, at in zip(lines.split(b"\n"), range(0, len(each), _CHECKSUM), strict=False):
+        if b"%08x" % crc32(line) != each[at : at + _CHECKSUM]:
+            break
+        number += 1
         offset += len(line) + 1
-        (notes if mark == _NOTE else records).append(body)
-        if mark != _MORE:
-            whole, kept = offset, len(records)
-    del records[kept:]
-    return Split(records=records, notes=notes, whole=whole)
+    return BadFrame(number, offset)
 
 
 def write_header(header: Header) -> bytes:
@@ -162,36 +226,51 @@ def read_header(body: bytes) -> Header:
         raise ValueError("it does not begin as a conversation does") from error
 
 
-def write_head(head: Head, *, changed: int = 0) -> bytes:
+def write_head(head: Head, *, changed: int = 0, after: Sequence[Record] = ()) -> bytes:
     """The line of what a list shows.
 
     Args:
         changed: The order of this change.
+        after: The records that are written before it. What was said is in them already, and takes few bytes then.
     """
-    fields = {**head_fields(head), "text": head.text, "anew": head.anew, "changed": changed}
-    return note(_note("head", fields))
-
-
-def head_fields(head: Head) -> dict[str, Any]:
-    """What a list shows, without what can be searched."""
-    return {
+    fields: dict[str, Any] = {
         "title": head.title,
         "updated": head.updated,
         "messages": head.messages,
         "status": head.status,
         "preview": head.preview,
+        "changed": changed,
     }
+    if head.anew:
+        fields["anew"] = True
+    text = head.text.encode("utf-8", "surrogatepass")
+    packed = _pack(text, after)
+    if len(packed) < len(text):
+        fields |= {"packed": packed.decode("ascii"), "with": len(after)}
+    elif text:
+        fields["text"] = head.text
+    return note(_note("head", fields))
 
 
-def read_head(fields: Mapping[str, Any]) -> Head:
-    """What a list shows, from what `head_fields` or a note of the kind `head` says."""
+def read_head(fields: Mapping[str, Any], before: Sequence[Record] | None = None) -> Head:
+    """What a list shows, from what a note of the kind `head` says.
+
+    Args:
+        before: The records before the note. None: leave out a text that cannot be read without them.
+
+    Raises:
+        ValueError: The text cannot be read with these records.
+    """
+    text = fields.get("text", "")
+    if "packed" in fields and before is not None:
+        text = _unpack(fields["packed"], before[len(before) - fields["with"] :])
     return Head(
         title=fields["title"],
         updated=fields["updated"],
         messages=fields["messages"],
         status=fields["status"],
         preview=fields["preview"],
-        text=fields.get("text", ""),
+        text=text,
         anew=fields.get("anew", False),
     )
 
@@ -214,16 +293,48 @@ def read_note(body: bytes) -> Mapping[str, Any]:
 
 
 def pack(fields: Mapping[str, Any]) -> bytes:
-    """JSON of ASCII on one line."""
-    return _encode(fields).encode("ascii")
+    """JSON on one line."""
+    try:
+        return orjson.dumps(fields)
+    except TypeError:  # a lone surrogate
+        return _encode(fields).encode("ascii")
 
 
 def _note(kind: str, fields: Mapping[str, Any]) -> bytes:
     return pack({"v": SCHEMA, "k": kind, **fields})
 
 
-def _line(body: bytes, mark: bytes) -> bytes:
+def _pack(text: bytes, after: Sequence[Record]) -> bytes:
+    """A text as DEFLATE in base64, with these records before it."""
+    packing = zlib.compressobj(1, wbits=-15, zdict=_dictionary(after))
+    return b64encode(packing.compress(text) + packing.flush())
+
+
+def _unpack(packed: str, after: Sequence[Record]) -> str:
+    unpacking = zlib.decompressobj(wbits=-15, zdict=_dictionary(after))
+    try:
+        text = unpacking.decompress(b64decode(packed))
+    except zlib.error as error:
+        raise ValueError("a text does not fit the records before it") from error
+    if not unpacking.eof:
+        raise ValueError("a text is not whole")
+    return text.decode("utf-8", "surrogatepass")
+
+
+def _dictionary(records: Sequence[Record]) -> bytes:
+    return b"\n".join(records)[-_WINDOW:]
+
+
+def _line(body: bytes, mark: int) -> bytes:
     if b"\n" in body:
         raise ValueError("A record is one line.")
-    checksum = crc32(body) if mark == _LAST else crc32(mark + body)
-    return b"%08x%b%b\n" % (checksum, mark, body)
+    checksum = crc32(body) if mark == _ALONE else crc32(b"%c%b" % (mark, body))
+    return b"%08x%c%b\n" % (checksum, mark, body)
+
+
+def _fits(data: bytes, start: int, end: int) -> bool:
+    """Whether a line with a checksum is as it was written."""
+    if end < start + _BODY or (mark := data[start + _CHECKSUM]) not in _MARKS:
+        return False
+    covered = start + (_BODY if mark == _ALONE else _CHECKSUM)
+    return data[start : start + _CHECKSUM] == b"%08x" % crc32(data[covered:end])

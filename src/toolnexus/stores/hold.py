@@ -65,8 +65,9 @@ class Hold:
             StoreError: The store failed.
         """
         self._pending += fields
-        if self._writing is None or self._writing.done():
+        if not self._is_writing:
             self._writing = asyncio.get_running_loop().create_task(self._write())
+        assert self._writing is not None
         await asyncio.shield(self._writing)
 
     def keep_back(self, *fields: Fields) -> None:
@@ -84,7 +85,10 @@ class Hold:
             await self._append([*self._pending, *fields], head=head, release=True)
 
         try:
-            await settled(write())
+            if self._unsure or self._is_writing:
+                await settled(write())
+            else:  # the backend runs this one append to its outcome, which a task of its own would only delay
+                await write()
         finally:
             self.leave()
 
@@ -107,9 +111,13 @@ class Hold:
         if self._renewing is not None:
             self._renewing.cancel()
 
+    @property
+    def _is_writing(self) -> bool:
+        return self._writing is not None and not self._writing.done()
+
     async def _written(self) -> None:
         """Wait for what is being appended: the next append has to follow it."""
-        if self._writing is not None:
+        if self._writing is not None and not self._writing.done():
             await asyncio.wait({self._writing})
 
     async def _write(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from errno import EACCES, EPERM, EROFS
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from toolnexus.errors import StoreTooNew
@@ -164,17 +165,7 @@ class _Rows:
 
     def head(self) -> _Head | None:
         """None: the file is new, or not readable any more."""
-        row = self._read(_ROW, 0)
-        try:
-            fields = json.loads(row)
-            version, head = fields["v"], _Head(fields["boot"], fields["kept"], fields["complete"])
-        except (ValueError, KeyError, TypeError):
-            return None
-        if version > SCHEMA:
-            raise StoreTooNew(
-                f"The store is of layout {version}; this toolnexus reads up to {SCHEMA}. Update toolnexus."
-            )
-        return head
+        return _head(self._read(_ROW, 0))
 
     def row(self, index: int) -> bytes:
         return self._read(_ROW, (index + 1) * _ROW).strip()
@@ -198,6 +189,19 @@ class _Rows:
     def _block(self, start: int, stop: int) -> list[bytes]:
         data = self._read((stop - start) * _ROW, (start + 1) * _ROW)
         return [data[offset : offset + _ROW].strip() for offset in range(0, len(data), _ROW)]
+
+
+@lru_cache(maxsize=16)
+def _head(row: bytes) -> _Head | None:
+    """What the first row says. None: it cannot be read."""
+    try:
+        fields = json.loads(row)
+        version, head = fields["v"], _Head(fields["boot"], fields["kept"], fields["complete"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    if version > SCHEMA:
+        raise StoreTooNew(f"The store is of layout {version}; this toolnexus reads up to {SCHEMA}. Update toolnexus.")
+    return head
 
 
 def _row(number: int, name: str) -> bytes:

@@ -108,7 +108,7 @@ class RedisBackend:
         arguments = (fresh, owner.token, _bytes(owner.process), _milliseconds(ttl), self._life)
         expected = (expect.incarnation, expect.last)
         call = Call(scripts.BEGIN, self._keys(key), (*arguments, *expected, *records))
-        status, *reply = await settled(self._ask(key, call))
+        status, *reply = await self._ask(key, call, settles=True)
         if status == b"busy":
             return None
         incarnation, fence, last, newer = reply
@@ -126,14 +126,14 @@ class RedisBackend:
     ) -> int:
         arguments = (*self._held(grant), expect, int(release), *_shown(head), *records)
         call = Call(scripts.APPEND, self._keys(grant.key), arguments)
-        status, last = await settled(self._ask(grant.key, call, moves=head is not None))
+        status, last = await self._ask(grant.key, call, settles=True, moves=head is not None)
         if status == b"conflict":
             raise ConversationConflict(grant.key.id, expected=expect, actual=last)
         return last
 
     async def renew(self, grant: Grant, *, ttl: float) -> Grant:
         call = Call(scripts.RENEW, self._keys(grant.key), (*self._held(grant), _milliseconds(ttl)))
-        await settled(self._ask(grant.key, call))
+        await self._ask(grant.key, call, settles=True)
         return grant
 
     async def read(self, key: Key, *, after: Version = NOTHING) -> LogSlice | None:
@@ -176,25 +176,29 @@ class RedisBackend:
     async def aclose(self) -> None:
         await self._line.aclose()
 
-    async def _ask(self, key: Key, call: Call, *, moves: bool = False) -> Reply:
+    async def _ask(self, key: Key, call: Call, *, settles: bool = False, moves: bool = False) -> Reply:
         """Run a script on a conversation.
 
         Args:
+            settles: Run to a known outcome when cancelled.
             moves: It becomes the first in the list, if the script does what it is to do.
 
         Returns:
             What it says of the outcome, and the rest of its reply.
         """
         if not moves:
-            [reply] = await self._line.run(call, conversation_id=key.id)
+            [reply] = await self._line.run(call, conversation_id=key.id, settles=settles)
         else:
             move = Call(scripts.MOVE_UP, self._index(key.scope), (_bytes(key.id),))
-            reply, (before, rank) = await self._line.run(call, move, conversation_id=key.id)
-            # This is about the order in a list only, and the outcome of the call is known.
-            with suppress(StoreError):
-                if reply[0] != b"ok":
-                    await self._put_back(key.scope, [_Place(_bytes(key.id), rank)], before)
-                elif self._life != "" and next(self._moves) % _SWEEP[0] == 0:
+
+            def move_back(replies: Sequence[Reply]) -> Call | None:
+                (status, *_), (before, rank) = replies
+                return None if status == b"ok" else self._back(key.scope, [_Place(_bytes(key.id), rank)], before)
+
+            run = self._line.run(call, move, conversation_id=key.id, settles=settles, then=move_back)
+            reply, _ = await run
+            if reply[0] == b"ok" and self._life != "" and next(self._moves) % _SWEEP[0] == 0:
+                with suppress(StoreError):  # the outcome of the call is known
                     await self._sweep(key.scope)
         match reply[0]:
             case b"fenced":
@@ -247,10 +251,14 @@ class RedisBackend:
         [ranked] = await self._line.run(sample)
         await self._live(scope, _places(ranked))
 
-    async def _put_back(self, scope: str, places: Iterable[_Place], rank: int = 0) -> None:
-        """Give conversations that did not change since another place. 0: none."""
+    async def _put_back(self, scope: str, places: Iterable[_Place]) -> None:
+        """Remove conversations that did not change since from the list."""
+        await self._line.run(self._back(scope, places, 0))
+
+    def _back(self, scope: str, places: Iterable[_Place], rank: int) -> Call:
+        """What gives conversations that did not change since another place. 0: none."""
         arguments = [each for place in places for each in (place.id, place.rank, rank)]
-        await self._line.run(Call(scripts.PUT_BACK, self._index(scope), arguments))
+        return Call(scripts.PUT_BACK, self._index(scope), arguments)
 
     def _held(self, grant: Grant) -> tuple[str | int, ...]:
         return (grant.version.incarnation, grant.fence, grant.owner.token, self._life)
@@ -259,14 +267,10 @@ class RedisBackend:
         return self._keys_of(key.scope, _bytes(key.id))
 
     def _keys_of(self, scope: str, id: bytes) -> tuple[bytes, ...]:
-        # The scope's digest has a fixed length, so that no text of an id can be taken for a part of the scope.
-        tag = _tag(_digest(scope) + id)
-        base = b"%b:{%b}:" % (self._prefix, tag)
-        return (base + b"head", base + b"log", base + b"words")
+        return _conversation(self._prefix, scope, id)
 
     def _index(self, scope: str) -> tuple[bytes, ...]:
-        base = b"%b:{%b}:" % (self._prefix, _tag(_bytes(scope)))
-        return (base + b"ranks", base + b"rank")
+        return _order(self._prefix, scope)
 
 
 class _Place(NamedTuple):
@@ -321,6 +325,21 @@ def _read_cursor(after: str) -> int:
 
 def _milliseconds(seconds: float) -> int:
     return math.ceil(seconds * 1000)
+
+
+@lru_cache(maxsize=1024)
+def _conversation(prefix: bytes, scope: str, id: bytes) -> tuple[bytes, ...]:
+    """The keys of a conversation."""
+    # The scope's digest has a fixed length, so that no text of an id can be taken for a part of the scope.
+    base = b"%b:{%b}:" % (prefix, _tag(_digest(scope) + id))
+    return (base + b"head", base + b"log", base + b"words")
+
+
+@lru_cache(maxsize=64)
+def _order(prefix: bytes, scope: str) -> tuple[bytes, ...]:
+    """The keys of a scope's list."""
+    base = b"%b:{%b}:" % (prefix, _tag(_bytes(scope)))
+    return (base + b"ranks", base + b"rank")
 
 
 @lru_cache(maxsize=64)

@@ -22,30 +22,32 @@ def _script(*parts: str) -> Script:
 # A conversation is three keys of one hash tag: a hash, the list of its records, and the words that can be searched,
 # each between two blanks.
 # Of the hash:  incarnation, fence; last: number of the last record, to notice that one of the keys was lost;
-#   token, process: who held it last; until: when the lease expires, in milliseconds, absent when it was given back;
+#   token, process: who held it last; until: when the lease expires, in milliseconds, empty when it was given back;
 #   head: what a list shows; headed: the last record when that was set;
 #   open: records were added since; suspended: the last turn waits for a person.
 _CONVERSATION = """
 local hash, log, words = KEYS[1], KEYS[2], KEYS[3]
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', hash, 'incarnation', 'last', 'fence', 'token', 'process', 'until', 'headed', 'open',
                          'suspended')
 local incarnation, last, fence, token, process = found[1], tonumber(found[2] or 0), found[3], found[4], found[5]
 local expires, headed, open, suspended = tonumber(found[6] or nil), found[7], found[8] == '1', found[9] == '1'
+local function now()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
 if redis.call('LLEN', log) ~= last then
   return {'corrupt'}
 end
 """
 
 _WRITING = """
+-- Add the records in ARGV. The hash is still to say so: it is written once.
 local function push(first)
   for i = first, #ARGV, 1000 do  -- Lua's stack is bounded
     redis.call('RPUSH', log, unpack(ARGV, i, math.min(i + 999, #ARGV)))
   end
   last = last + #ARGV - first + 1
   open = true
-  redis.call('HSET', hash, 'last', last, 'open', '1')
 end
 
 -- Whether the records in ARGV are those after a number, up to the last.
@@ -66,13 +68,14 @@ end
 
 -- Let all keys expire together, or none. What runs or waits for a person stays. A lease alone goes after a day.
 local function keep(life)
-  local left = expires and math.max(expires - now, 0) or 0
+  local stays = last > 0 and (life == '' or open or suspended)
+  local left = not stays and expires and math.max(expires - now(), 0) or 0
   if last == 0 then
     redis.call('PEXPIRE', hash, left + 86400000)
     return
   end
   for _, key in ipairs(KEYS) do
-    if life == '' or open or suspended then
+    if stays then
       redis.call('PERSIST', key)
     else
       redis.call('PEXPIRE', key, left + life)
@@ -87,7 +90,8 @@ BEGIN = _script(
     """
 local fresh, mine, owner, ttl, life = ARGV[1], ARGV[2] == token and expires, ARGV[3], ARGV[4], ARGV[5]
 local known, number, first = ARGV[6], tonumber(ARGV[7]), 8
-if expires and expires > now and not mine then
+local time = now()
+if expires and expires > time and not mine then
   return {'busy'}
 end
 if known == incarnation and number > last then
@@ -97,11 +101,9 @@ if not incarnation then
   incarnation = fresh
 end
 if not mine then
-  fence = redis.call('HINCRBY', hash, 'fence', 1)
+  fence = (fence or 0) + 1
 end
-expires = now + ttl
-redis.call('HSET', hash, 'incarnation', incarnation, 'token', ARGV[2], 'process', owner,
-           'until', string.format('%.0f', expires))
+expires = time + ttl
 local newer
 if number == last and (known == incarnation or last == 0) then
   if first <= #ARGV then
@@ -110,6 +112,8 @@ if number == last and (known == incarnation or last == 0) then
 elseif not (mine and (known == incarnation or known == '0') and stands(first, number)) then
   newer = redis.call('LRANGE', log, known == incarnation and number or 0, -1)
 end
+redis.call('HSET', hash, 'incarnation', incarnation, 'fence', fence, 'token', ARGV[2], 'process', owner,
+           'until', string.format('%.0f', expires), 'last', last, 'open', open and '1' or '0')
 keep(life)
 return {newer and 'behind' or 'ok', incarnation, tonumber(fence), last, newer or {}}
 """,
@@ -126,7 +130,7 @@ APPEND = _script(
     _WRITING,
     _HELD,
     """
-local life, number, release = ARGV[4], tonumber(ARGV[5]), ARGV[6]
+local life, number, release = ARGV[4], tonumber(ARGV[5]), ARGV[6] == '1'
 local head, waits, said, anew, first = ARGV[7], ARGV[8], ARGV[9], ARGV[10], 11
 if not expires then
   return stands(first, number) and {'ok', last} or {'fenced'}
@@ -138,9 +142,13 @@ end
 if not again and first <= #ARGV then
   push(first)
 end
-if head ~= '' and not (again and tonumber(headed or 0) == last) then
+local left = release and '' or found[6]
+if head == '' or again and tonumber(headed or 0) == last then
+  redis.call('HSET', hash, 'last', last, 'open', open and '1' or '0', 'until', left)
+else
   open, suspended = false, waits == '1'
-  redis.call('HSET', hash, 'head', head, 'headed', last, 'open', '0', 'suspended', waits)
+  redis.call('HSET', hash, 'last', last, 'open', '0', 'until', left,
+             'head', head, 'headed', last, 'suspended', waits)
   if anew == '1' then
     redis.call('DEL', words)
   end
@@ -148,9 +156,8 @@ if head ~= '' and not (again and tonumber(headed or 0) == last) then
     redis.call('APPEND', words, said)
   end
 end
-if release == '1' then
+if release then
   expires = nil
-  redis.call('HDEL', hash, 'until')
 end
 keep(life)
 return {'ok', last}
@@ -165,7 +172,7 @@ RENEW = _script(
 if not expires then
   return {'fenced'}
 end
-expires = now + ARGV[5]
+expires = now() + ARGV[5]
 redis.call('HSET', hash, 'until', string.format('%.0f', expires))
 keep(ARGV[4])
 return {'ok'}
@@ -183,7 +190,7 @@ if known == incarnation and number > last then
   return {'lost'}
 end
 local records = redis.call('LRANGE', log, known == incarnation and number or 0, -1)
-local lease = expires and {token, process, tonumber(fence), expires - now} or {}
+local lease = expires and {token, process, tonumber(fence), expires - now()} or {}
 return {'ok', incarnation, last, records, lease}
 """,
 )

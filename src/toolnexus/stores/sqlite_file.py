@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolnexus.errors import StoreError, StoreTooNew
 from toolnexus.stores.backend import SCHEMA
+from toolnexus.stores.words import words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,9 +25,10 @@ _APPLICATION = 0x746E786C  # "tnxl", in the header of the file: what made it
 # there is no head. A lease without a token was given back; its fence stays. `named` has the words of the title.
 # `since` is the first row of `record` whose words can be searched.
 #
-# A row of `record` carries the words that its append added to what can be searched, because rows of a table of their
-# own would cost two more pages. One without a number carries words alone. No record is written twice, and a surrogate
-# key and an index write half of what a table clustered by (conv, seq) does.
+# A row of `record` carries what its append added to what can be searched, because rows of a table of their own would
+# cost two more pages: a text as bytes until it is indexed, then its words as text. One without a number carries that
+# alone. A surrogate key and an index write half of what a table clustered by (conv, seq) does. `said` is the last
+# column, so that reading a body does not pass over it.
 _LAYOUT = (
     """
     CREATE TABLE conversation (
@@ -55,8 +57,8 @@ _LAYOUT = (
         n INTEGER PRIMARY KEY,
         conv INTEGER NOT NULL,
         seq INTEGER,
-        said TEXT,
         body BLOB,
+        said,
         UNIQUE (conv, seq)
     )
     """,
@@ -122,6 +124,12 @@ def _prepare(connection: Connection, path: Path, *, auto_migrate: bool) -> None:
         connection.execute("COMMIT")
     _use_wal(connection)
     connection.execute("PRAGMA synchronous=FULL")
+    connection.create_function("words", 1, _words, deterministic=True)
+
+
+def _words(said: bytes | str) -> str:
+    """The words of what was said, between blanks. Of those that were found before: the same."""
+    return said if isinstance(said, str) else " ".join(words(said.decode("utf-8", "surrogatepass")))
 
 
 def _is_laid_out(connection: Connection, path: Path) -> bool:

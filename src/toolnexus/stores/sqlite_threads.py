@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from toolnexus.clock import settled
+from toolnexus.clock import Outcome, settled
 from toolnexus.errors import CorruptConversation, StoreError, ToolnexusError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Job(Generic[_T]):
         self.conversation_id = conversation_id
         self.work = work
         self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[_T] = self.loop.create_future()
+        self.future: Outcome[_T] = Outcome(loop=self.loop)
         self.result: _T | None = None
         self.error: Exception | None = None
 
@@ -98,7 +98,7 @@ class Worker:
                 self._ended.set_running_or_notify_cancel()
                 threading.Thread(target=self._serve, args=(self._ended,), name=self._name, daemon=True).start()
             self._queue.put(job)
-        return await settled(job.future)
+        return await job.future
 
     def stop(self) -> None:
         """Close the connection and end the thread when all that waits is done."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolnexus.stores.logstore import LogStore
 
 _PIECE = 1 << 16
-"""Bytes of a piece of an export, about."""
+"""Bytes of a piece of an export, at most."""
 _WAIT = 600.0
 """Seconds to wait for a running turn."""
 
@@ -84,17 +84,11 @@ def written(key: Key, seen: LogSlice) -> Iterator[bytes]:
     log.apply(seen.records, conversation_id=key.id)
     changed = log.turns[-1].started if log.turns else 0.0
     head = records.head(log, now=changed, new=None)
-    *rest, last = seen.records
-    piece = [frames.write_header(frames.Header(key=key, incarnation=seen.version.incarnation))]
-    size = 0
-    for record in rest:
-        piece.append(frames.frame(record, more=True))
-        size += len(record)
-        if size > _PIECE:
-            yield b"".join(piece)
-            piece.clear()
-            size = 0
-    yield b"".join([*piece, frames.batch([last], frames.write_head(head) if head else b"")])
+    end = frames.write_head(head, after=seen.records) if head else b""
+    header = frames.write_header(frames.Header(key=key, incarnation=seen.version.incarnation))
+    data = header + frames.batch(seen.records, end)
+    for start in range(0, len(data), _PIECE):
+        yield data[start : start + _PIECE]
 
 
 def read(data: bytes) -> Exported:

@@ -21,4 +21,7 @@ def words(text: str) -> list[str]:
         found = text.lower().translate(_SPACED).split()
     else:
         found = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
-    return list(dict.fromkeys([word[:_LONGEST] for word in dict.fromkeys(found)]))
+    different = dict.fromkeys(found)
+    if max(map(len, different), default=0) > _LONGEST:
+        different = dict.fromkeys(word[:_LONGEST] for word in different)
+    return list(different)

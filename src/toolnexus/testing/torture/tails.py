@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from toolnexus.testing.torture.judge import judged
 from toolnexus.testing.torture.trial import Outcome, Trial
 from toolnexus.testing.torture.work import charging, tortured
 
+_COMMIT = re.compile(rb"\n(?=[0-9a-f]{8}[ #+])")
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 
 async def tails(trial: Trial) -> Outcome:
-    """Two turns; then the file is cut at each byte of its last two lines: the rest is a whole history."""
+    """Two turns; then the file is cut at each byte of what it wrote the last two times: the rest is a whole history."""
     whole = trial.folder / "whole"
     place = replace(trial.place, url=_url(whole))
     first, second = prompt("first", 0), prompt("second", 0)
@@ -30,7 +33,7 @@ async def tails(trial: Trial) -> Outcome:
         await client.ask(asked, tools, id="tail")
     [log] = whole.rglob("*.log")
     written = log.read_bytes()
-    start = _last_lines(written, 2)
+    start = _last_commits(written, 2)
     found: list[str] = []
     for size in range(start, len(written) + 1):
         found += await _cut(place, trial.folder, log.relative_to(whole), written[:size], first, second)
@@ -84,9 +87,6 @@ def _url(folder: Path) -> str:
     return f"file://{quote(str(folder))}"
 
 
-def _last_lines(data: bytes, lines: int) -> int:
-    """Where the last so many lines begin."""
-    at = len(data) - 1
-    for _ in range(lines):
-        at = data.rindex(b"\n", 0, at)
-    return at + 1
+def _last_commits(data: bytes, commits: int) -> int:
+    """Where the last so many commits begin: with a line of its own checksum, unlike those that it announces."""
+    return [line.start() for line in _COMMIT.finditer(data)][-commits] + 1
