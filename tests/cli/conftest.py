@@ -25,10 +25,18 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
+def own(environment: dict[str, str]) -> Path:
+    """The person's own configuration file, not there yet; its folder is."""
+    folder = Path(environment["TOOLNEXUS_HOME"])
+    folder.mkdir()
+    return folder / "config.toml"
+
+
+@pytest.fixture
 def cli(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """Run a command in this process; no server on this machine is found."""
 
-    async def no_servers(_: object) -> list[discover.Found]:
+    async def no_servers(*_: object) -> list[discover.Found]:
         return []
 
     monkeypatch.setattr(discover, "servers", no_servers)

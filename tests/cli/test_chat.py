@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import local
 import pytest
 
 from toolnexus import SQLiteStore
@@ -50,14 +52,15 @@ def chat(terminal: Callable[..., Any]) -> Any:
     return child
 
 
-def stored(environment: dict[str, str]) -> list[dict[str, Any]]:
-    async def read() -> list[dict[str, Any]]:
-        store = SQLiteStore(Path(environment["TOOLNEXUS_HOME"]) / "conversations.db")
-        found = await store.get("here")
-        await store.aclose()
-        return found or []
+async def read(environment: dict[str, str]) -> list[dict[str, Any]]:
+    store = SQLiteStore(Path(environment["TOOLNEXUS_HOME"]) / "conversations.db")
+    found = await store.get("here")
+    await store.aclose()
+    return found or []
 
-    return asyncio.run(read())
+
+def stored(environment: dict[str, str]) -> list[dict[str, Any]]:
+    return asyncio.run(read(environment))
 
 
 def test_a_chat_calls_tools_remembers_and_ends_with_ctrl_d(chat: Any, environment: dict[str, str]) -> None:
@@ -296,3 +299,249 @@ def test_a_terminal_that_only_writes_letters_gets_no_escape_codes(
     chat.sendline("/quit")
     ends(chat, 0)
     assert "\x1b" not in written + chat.before
+
+
+def leaves(chat: Any) -> None:
+    chat.expect(PROMPT)
+    chat.sendline("/quit")
+    ends(chat, 0)
+
+
+def test_new_open_and_what_may_have_been_meant(chat: Any, environment: dict[str, str]) -> None:
+    chat.sendline("remember that my name is Ada")
+    chat.expect("I will remember it")
+    chat.expect(PROMPT)
+    chat.sendline("/new")
+    chat.expect(r"demo .scripted, no AI. · [a-z]+-[a-z]+-\d{4}")
+    chat.expect(PROMPT)
+    chat.sendline("what do you know?")
+    chat.expect("Nothing yet")
+    chat.expect(PROMPT)
+    chat.sendline("/open hree")
+    chat.expect("no conversation 'hree'. Did you mean 'here'?")
+    chat.expect(PROMPT)
+    chat.sendline("/open here")
+    chat.expect("demo .scripted, no AI. · here")
+    chat.expect("assistant: I will remember it")
+    chat.expect(PROMPT)
+    chat.sendline("what do you know?")
+    chat.expect("my name is Ada")
+    chat.expect(PROMPT)
+    chat.sendline("/nwe")
+    chat.expect("Did you mean /new?")
+    chat.expect(PROMPT)
+    chat.sendline("//new is what?")
+    chat.expect("not in my script")
+    leaves(chat)
+    assert [each["content"] for each in stored(environment) if each["role"] == "user"] == [
+        "remember that my name is Ada",
+        "what do you know?",
+        "/new is what?",
+    ]
+
+
+def test_what_was_allowed_in_one_conversation_is_asked_about_in_the_next(chat: Any) -> None:
+    chat.sendline("send a note to Ada: dinner")
+    chat.expect(".y.es, once")
+    chat.sendline("c")
+    chat.expect("Sent to Ada: dinner")
+    chat.expect(PROMPT)
+    chat.sendline("/model demo:flaky")
+    chat.expect("demo:flaky")
+    chat.expect(PROMPT)
+    chat.sendline("send a note to Ada: lunch")  # the same conversation
+    assert chat.expect([".y.es, once", "Sent to Ada: lunch"]) == 1
+    chat.expect(PROMPT)
+    chat.sendline("/new")
+    chat.expect(PROMPT)
+    chat.sendline("send a note to Ada: tea")
+    chat.expect(".y.es, once")
+    chat.sendline("n")
+    chat.expect("Why not")
+    chat.sendline("")
+    leaves(chat)
+
+
+def test_undo_and_retry_take_the_last_turn_back(chat: Any, environment: dict[str, str]) -> None:
+    for command, said in (("/undo", "nothing to take back"), ("/retry", "nothing to ask again")):
+        chat.sendline(command)
+        chat.expect(said)
+        chat.expect(PROMPT)
+    chat.sendline("count to 3")
+    chat.expect("1 2 3")
+    chat.expect(PROMPT)
+    chat.sendline("send a note to Ada: dinner")
+    chat.expect(".y.es, once")
+    chat.sendline("y")
+    chat.expect("Sent to Ada: dinner")
+    chat.expect(PROMPT)
+    chat.sendline("/undo")
+    chat.expect("What its tools did stays done.")
+    chat.expect("Taken back: send a note to Ada: dinner")
+    chat.expect(PROMPT)
+    chat.sendline("/retry")
+    chat.expect("1 2 3")
+    chat.expect(r"demo .scripted, no AI. · here · \d+\.\d s")
+    leaves(chat)
+    assert [(each["role"], each["content"]) for each in stored(environment)] == [
+        ("user", "count to 3"),
+        ("assistant", "1 2 3."),
+    ]
+
+
+async def test_a_conversation_goes_on_with_another_model(
+    chat: Any, environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("some text", encoding="utf-8")
+    counted = {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}
+
+    def answer(seen: local.Seen) -> Any:
+        if seen.number == 1:
+            return local.Status(400, {"error": {"message": "Not like this."}})
+        *said, end = local.streamed(f"Answer {seen.number}.")
+        return [*said, local.event(counted), end]
+
+    def talk(url: str) -> None:
+        chat.sendline("count to 3")
+        chat.expect("1 2 3")
+        chat.expect(PROMPT)
+        chat.sendline("/model openai:gpt")
+        chat.expect("Set OPENAI_API_KEY")  # and the model before goes on
+        chat.expect(PROMPT)
+        chat.sendline("/model")
+        chat.expect("demo .scripted, no AI. · here")
+        chat.expect(PROMPT)
+        chat.sendline(f"/model {url}#small")
+        chat.expect("small · here")
+        chat.expect(PROMPT)
+        chat.sendline("what is in @notes.txt and @nothing?")
+        chat.expect("@nothing names no file, so it was sent as text.")
+        chat.expect("Not like this.")
+        chat.expect(PROMPT)
+        chat.sendline("/retry")  # it left no trace, so nothing is taken back
+        chat.expect("Answer 2.")
+        chat.expect(r"small · 10 \+ 5 tokens · here · \d+\.\d s")
+        chat.expect(PROMPT)
+        chat.sendline("/retry")
+        chat.expect("Answer 3.")
+        chat.expect(PROMPT)
+        chat.sendline("/usage")
+        chat.expect(r"This conversation: 2 answers · 10 \+ 5 tokens")
+        chat.expect(r"Since you came: +3 answers · 20 \+ 10 tokens")
+        leaves(chat)
+
+    async with local.server(answer) as server:
+        await asyncio.to_thread(talk, server.url)
+    asked = [
+        {"type": "text", "text": "what is in @notes.txt and @nothing?"},
+        {"type": "text", "text": '<file name="notes.txt">\nsome text\n</file>'},
+    ]
+    assert [message["content"] for message in server.seen[2].said] == ["count to 3", "1 2 3.", asked]
+    assert [each["origin"]["model"] for each in await read(environment) if each["role"] == "assistant"] == [
+        "demo",
+        "small",
+    ]
+
+
+def test_what_is_typed_ahead_is_not_drawn_into_the_answer(chat: Any) -> None:
+    chat.sendline("count to 200")
+    chat.expect("7 8 9 10")
+    chat.sendline("add 2 and 3")
+    chat.expect("demo .scripted, no AI. · here")
+    assert "add 2" not in chat.before
+    chat.expect("› add 2 and 3")
+    chat.expect("The sum is")
+    leaves(chat)
+
+
+def test_the_terminal_shows_what_is_typed_after_an_answer(environment: dict[str, str]) -> None:
+    line = f"{shlex.quote(sys.executable)} -m toolnexus -m demo hello; stty -a"
+    child = pexpect.spawn("sh", ["-c", line], env=environment, encoding="utf-8", timeout=15)
+    child.expect(r"[ ;](-?)echo ")
+    assert child.match[1] == ""
+    child.expect(pexpect.EOF)
+    child.close()
+
+
+def test_a_question_may_have_several_lines_typed_or_pasted(chat: Any, environment: dict[str, str]) -> None:
+    chat.send("count to 3\x1b\rplease\r")
+    chat.expect("1 2 3")
+    chat.expect(PROMPT)
+    chat.send("\x1b[200~count to 4\nplease\x1b[201~\r")
+    chat.expect("1 2 3 4")
+    leaves(chat)
+    assert [each["content"] for each in stored(environment) if each["role"] == "user"] == [
+        "count to 3\nplease",
+        "count to 4\nplease",
+    ]
+
+
+def test_tab_completes_commands_ids_and_files(chat: Any, environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "numbers.txt").write_text("1", encoding="utf-8")
+    chat.sendline("count to 3")
+    chat.expect("1 2 3")
+    chat.expect(PROMPT)
+    chat.send("/op\t")
+    chat.expect("/open")
+    chat.send(" her\t")
+    chat.expect("here")
+    chat.send("\r")
+    chat.expect("assistant: 1 2 3")
+    chat.expect(PROMPT)
+    chat.send("count to 4 @numb\t")
+    chat.expect("numbers.txt")
+    chat.send("\r")
+    chat.expect("1 2 3 4")
+    leaves(chat)
+    assert len(stored(environment)[2]["content"]) == 2
+
+
+def test_what_was_asked_can_be_searched_the_next_time(
+    chat: Any, terminal: Callable[..., Any], environment: dict[str, str]
+) -> None:
+    chat.sendline("count to 3")
+    chat.expect("1 2 3")
+    leaves(chat)
+    file = Path(environment["TOOLNEXUS_HOME"]) / "history"
+    assert file.stat().st_mode & 0o777 == 0o600
+    again = terminal("chat", "-m", "demo", "-C", "there")
+    again.expect(PROMPT)
+    again.send("\x12cou")
+    again.expect("nt to 3.*I-search backward: ")
+    again.send("\r\r")
+    again.expect("1 2 3")
+    leaves(again)
+
+
+def test_without_a_store_nothing_of_what_was_asked_is_kept(
+    terminal: Callable[..., Any], environment: dict[str, str]
+) -> None:
+    chat = terminal("chat", "-m", "demo", "--no-store")
+    chat.expect(PROMPT)
+    chat.sendline("count to 3")
+    chat.expect("1 2 3")
+    leaves(chat)
+    assert not Path(environment["TOOLNEXUS_HOME"]).exists()
+
+
+def test_a_call_takes_one_line_of_a_narrow_terminal(terminal: Callable[..., Any], environment: dict[str, str]) -> None:
+    environment["COLUMNS"] = "40"
+    asked = terminal("-m", "demo", "-C", "here", "--yes", "send a note to Ada: " + "dinner and " * 9)
+    ends(asked, 0)
+    shown = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", asked.before)
+    [line] = [line for line in re.split(r"[\r\n]+", shown) if re.search(r"⏺ send_note.* ms ✓", line)]
+    assert len(line) <= 40
+
+
+def test_a_person_is_shown_what_was_said_laid_out(terminal: Callable[..., Any]) -> None:
+    ends(terminal("-m", "demo", "-C", "here", "add 2 and 3"), 0)
+    shown = terminal("memory", "show", "here")
+    ends(shown, 0)
+    assert "The sum is" in shown.before
+    assert "**" not in shown.before
+
+
+def test_text_on_a_terminal_is_as_it_is_and_does_not_drive_it(terminal: Callable[..., Any]) -> None:
+    asked = terminal("-m", "demo", "-o", "text", "add 2 and 3")
+    ends(asked, 0)
+    assert "The sum is **5**." in asked.before

@@ -129,6 +129,21 @@ def test_show_takes_a_conversation_that_a_program_put_in(cli: Cli, environment: 
     assert lines == ["theirs · 2 messages", "", "put in", "user: who?", "assistant: I."]
 
 
+def test_show_says_in_short_what_was_attached(cli: Cli, environment: dict[str, str]) -> None:
+    data = "iVBORw0KGgo" * 100
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+    call = {"id": "c", "type": "function", "function": {"name": "snap", "arguments": "{}"}}
+    said = [
+        {"role": "user", "content": [{"type": "text", "text": "what?"}, image]},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": [image]},
+    ]
+    in_store(environment, lambda store: store.save("mine", said))
+    lines = cli("memory", "show", "mine").stdout.splitlines()
+    assert lines[3:] == ["user: what? [an image, image/png, 825 B]", "  ⏺ snap() ✓ [an image, image/png, 825 B]"]
+    assert data[:20] not in cli("memory", "show", "mine", "--full").stdout + cli("memory", "ls").stdout
+
+
 def test_a_terminal_is_not_driven_by_what_is_stored(cli: Cli, environment: dict[str, str]) -> None:
     said = [{"role": "user", "content": "a\x1b[2Jb\u202ec"}, {"role": "assistant", "content": "\x1b]0;x\x07"}]
     in_store(environment, lambda store: store.save("id\x1b[2J", said))

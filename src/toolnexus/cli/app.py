@@ -11,11 +11,17 @@ from collections.abc import Coroutine
 from typing import Any
 
 from toolnexus import ToolnexusError, __version__
-from toolnexus.cli import exits, talk
+from toolnexus.cli import attachments, exits, talk
+from toolnexus.cli.completion import completion, conversations
+from toolnexus.cli.configure import config
+from toolnexus.cli.doctor import doctor
 from toolnexus.cli.memory.commands import memory
+from toolnexus.cli.models import models
 from toolnexus.cli.options import CONTEXT, asking, resuming
+from toolnexus.cli.output import failure
 from toolnexus.cli.pending import Given
-from toolnexus.cli.render import Notes
+from toolnexus.cli.render import Notes, PlainAnswer, records
+from toolnexus.cli.schemas import read_schema
 from toolnexus.cli.session import report
 from toolnexus.cli.settings import Settings, read
 from toolnexus.errors import MissingExtra
@@ -26,6 +32,7 @@ except ImportError as exc:
     raise MissingExtra("The toolnexus commands", extra="cli") from exc
 
 _VERBOSE = "toolnexus.verbose"
+_OUTPUT = "toolnexus.output"
 
 
 class _Root(click.Group):
@@ -50,8 +57,10 @@ class _Root(click.Group):
         try:
             code = super().invoke(ctx)
         except (ToolnexusError, OSError) as error:
-            asked = ctx.invoked_subcommand not in ("memory", "resume")
-            report(Notes(), error, verbose=ctx.meta.get(_VERBOSE, 0), asked=asked)
+            asked = ctx.invoked_subcommand in (None, "ask", "chat")
+            advice = report(Notes(), error, verbose=ctx.meta.get(_VERBOSE, 0), asked=asked)
+            if isinstance(error, ToolnexusError) and (told := records(ctx.meta.get(_OUTPUT), PlainAnswer(sys.stdout))):
+                told.failed(failure(error, advice=advice))
             code = exits.ending(error).code
         except KeyboardInterrupt:
             code = exits.INTERRUPTED
@@ -71,10 +80,13 @@ def root(ctx: click.Context, /, **flags: Any) -> int | None:
     question. The answer goes to stdout, everything else to stderr.
 
     Keys are read from the environment only, such as OPENAI_API_KEY; the one for --base-url is TOOLNEXUS_API_KEY.
-    TOOLNEXUS_HOME moves what is stored.
+    `toolnexus doctor` says what is missing, `toolnexus config path` where settings are kept. TOOLNEXUS_HOME moves all
+    that is kept.
     """
     given = {name: value for name, value in flags.items() if value not in (None, False, ())}
-    ctx.default_map = {"ask": given, "chat": given, "resume": given, "memory": dict.fromkeys(memory.commands, given)}
+    plain = dict.fromkeys(("ask", "chat", "resume", "doctor"), given)
+    groups = {str(group.name): dict.fromkeys(group.commands, given) for group in (memory, models, config)}
+    ctx.default_map = {**plain, **groups}
     if ctx.invoked_subcommand is None:
         return ctx.invoke(chat, **flags) if talk.at_terminal() else ctx.invoke(ask, words=(), **flags)
     return None
@@ -85,20 +97,28 @@ def root(ctx: click.Context, /, **flags: Any) -> int | None:
 @asking
 def ask(words: tuple[str, ...], **flags: Any) -> int:
     """Answer one question (the command's name may be left out). `-` reads it from stdin."""
-    question = _question(" ".join(words))
+    found = attachments.find(words)
+    question = _question(found.text)
     settings = _settings(flags)
-    return _run(talk.ask(settings, question))
+    attach, schema = _taken(flags)
+    prompt = attachments.prompt(question, [*attach, *found.files])
+    if found.missing and (notes := Notes()).terminal:
+        for line in attachments.told(found.missing):
+            notes.line(line, style="dim")
+    return _run(talk.ask(settings, prompt, schema=schema))
 
 
 @root.command(context_settings=CONTEXT)
 @asking
 def chat(**flags: Any) -> int:
     """Talk, one question after the other."""
-    return _run(talk.chat(_settings(flags)))
+    settings = _settings(flags)
+    files, schema = _taken(flags)
+    return _run(talk.chat(settings, files=files, schema=schema))
 
 
 @root.command(context_settings=CONTEXT)
-@click.argument("conversation", metavar="ID")
+@click.argument("conversation", metavar="ID", shell_complete=conversations)
 @click.option("--approve", "approved", is_flag=True, help="Yes: what waits may run.")
 @click.option("--deny", is_flag=False, flag_value="", metavar="[REASON]", help="No; the model is told the reason.")
 @click.option("--answer", metavar="TEXT", help="The answer to what a tool asks.")
@@ -121,10 +141,12 @@ def resume(
     if requests and not given:
         raise click.UsageError("--request says what is answered: give --approve, --deny or --answer as well.")
     settings = _settings({**flags, "conversation": conversation})
-    return _run(talk.resume(settings, given[0] if given else Given()))
+    _, schema = _taken(flags)
+    return _run(talk.resume(settings, given[0] if given else Given(), schema=schema))
 
 
-root.add_command(memory)
+for command in (memory, models, config, doctor, completion):
+    root.add_command(command)
 
 
 def _run(work: Coroutine[Any, Any, int]) -> int:
@@ -140,15 +162,24 @@ def _question(words: str) -> str:
     return question
 
 
+def _taken(flags: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, Any] | None]:
+    """The files that go along, and the schema that the answer has to fit."""
+    schema = flags.get("schema")
+    return flags.get("attach", ()), None if schema is None else read_schema(schema)
+
+
 def _settings(flags: dict[str, Any]) -> Settings:
+    meta = click.get_current_context().meta
+    meta[_OUTPUT] = flags.get("output")  # where something is wrong with the settings
     settings = read(flags, os.environ)
+    meta[_OUTPUT] = settings.output
     if flags.get("no_store") and flags.get("store"):
         raise click.UsageError("--no-store keeps nothing and --store names where to keep it: choose one.")
     if not settings.keep and (settings.latest or settings.conversation):
         raise click.UsageError("--no-store keeps nothing, so there is nothing to continue: leave out -c and -C, or it.")
     if settings.latest and settings.conversation is not None:
         raise click.UsageError("-c continues the last conversation and -C a named one: choose one.")
-    click.get_current_context().meta[_VERBOSE] = settings.verbose
+    meta[_VERBOSE] = settings.verbose
     if settings.verbose:
         logging.basicConfig(format="%(message)s")
         logging.getLogger("toolnexus").setLevel(logging.INFO if settings.verbose == 1 else logging.DEBUG)

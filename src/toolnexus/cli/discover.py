@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from toolnexus.endpoints import endpoint_of, is_local
+from toolnexus.errors import ConfigurationError
 from toolnexus.providers import PROVIDERS, Provider
 
-_FIELD = re.compile(r"\{\w+\}")
 _TIME = 0.4
 """Seconds that all servers together have to answer."""
 
@@ -37,14 +35,19 @@ class Found:
     why: str = ""
 
 
-async def look(environ: Mapping[str, str]) -> list[Found]:
-    """All that is at hand, what is to be preferred first."""
-    return [*keys(environ), *await servers(environ)]
+async def look(environ: Mapping[str, str], providers: Mapping[str, Provider] | None = None) -> list[Found]:
+    """All that is at hand, what is to be preferred first.
+
+    Args:
+        providers: Further rows of the provider table.
+    """
+    return [*keys(environ, providers), *await servers(environ, providers)]
 
 
-def keys(environ: Mapping[str, str]) -> list[Found]:
+def keys(environ: Mapping[str, str], providers: Mapping[str, Provider] | None = None) -> list[Found]:
     """The providers that the environment has a key for."""
-    found = [(row, key) for row in PROVIDERS.values() for key in row.keys if environ.get(key, "").strip()]
+    rows = {**PROVIDERS, **(providers or {})}.values()
+    found = [(row, key) for row in rows for key in row.keys if environ.get(key, "").strip()]
     return [
         Found(
             what=f"{key} ({row.name})",
@@ -55,21 +58,18 @@ def keys(environ: Mapping[str, str]) -> list[Found]:
     ]
 
 
-def sends_key(base_url: str, environ: Mapping[str, str]) -> bool:
+def sends_key(base_url: str, environ: Mapping[str, str], providers: Mapping[str, Provider] | None = None) -> bool:
     """Whether an address is of a provider whose key is in the environment, so that requests carry it."""
-    rows = [row for row in PROVIDERS.values() if _is_at(row, urlsplit(base_url).netloc.lower())]
-    return any(environ.get(key, "").strip() for row in rows for key in row.keys)
+    try:
+        return endpoint_of("-", base_url=base_url, providers=providers, environ=environ, key_required=False).has_key
+    except ConfigurationError:
+        return False
 
 
-def _is_at(row: Provider, host: str) -> bool:
-    """Whether a host is the row's; a row may have names in its address that its user fills in."""
-    hosts = [urlsplit(_FIELD.sub("*", url)).netloc for url in (row.base_url, *row.style_urls.values())]
-    return any(fnmatchcase(host, pattern) for pattern in hosts if pattern.strip("*"))
-
-
-async def servers(environ: Mapping[str, str]) -> list[Found]:
+async def servers(environ: Mapping[str, str], providers: Mapping[str, Provider] | None = None) -> list[Found]:
     """The model servers that answer on this machine's own addresses. Nothing else is asked."""
-    rows = [(row, address) for row in PROVIDERS.values() if row.local and (address := _loopback(row, environ))]
+    table = {**PROVIDERS, **(providers or {})}.values()
+    rows = [(row, address) for row in table if row.local and (address := _loopback(row, environ))]
     listed = await asyncio.gather(*(_models(address) for _, address in rows))
     return [
         Found(what=f"{row.name} at {address}", model=f"{row.name}:{models[0]}", why="it runs on this machine")
@@ -91,10 +91,10 @@ def _loopback(row: Provider, environ: Mapping[str, str]) -> str | None:
     try:
         parts = urlsplit(given if "://" in given else f"http://{given}")
         host, port = parts.hostname or "", parts.port or urlsplit(row.base_url).port
-        here = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return None
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}" if here else None
+    address = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    return address if is_local(address) else None
 
 
 async def _models(address: str) -> list[str]:

@@ -13,6 +13,7 @@ from toolnexus import (
     ConversationConflict,
     CorruptConversation,
     InvalidConversationId,
+    InvalidOutput,
     InvalidReply,
     InvalidTranscript,
     MissingKey,
@@ -21,6 +22,7 @@ from toolnexus import (
     RunTimeout,
     StoreError,
 )
+from toolnexus.cli.layers import BrokenConfiguration
 from toolnexus.cli.settings import KEY
 from toolnexus.errors import AlreadyAnswered, ConversationFenced, NoSuchConversation, StoreTooNew
 
@@ -52,18 +54,21 @@ class Ending(NamedTuple):
 NO_KEY = f"No key was sent; set {KEY}. OPENAI_API_KEY and the like belong to their own providers, as api.openai.com."
 """What is advised when an address wants a key and got none."""
 _ELSEWHERE = "Conversations may be kept elsewhere: --store or TOOLNEXUS_HOME."
-_NO_MODEL = (
+NO_MODEL = (
     "Name one with -m or TOOLNEXUS_MODEL, such as openai:gpt-5-mini; or set OPENAI_API_KEY or ANTHROPIC_API_KEY; "
     "or start a model server on this machine. -m demo needs none of that."
 )
+"""What is advised when there is no model."""
 _BY_CLASS: tuple[tuple[type[Exception], Ending], ...] = (  # the first that fits
     (InvalidConversationId, Ending(USAGE, "")),
     (Misused, Ending(USAGE, "")),
     (MissingKey, Ending(CONFIGURATION, "Keys are read from the environment only, never from the command line.")),
-    (NoModelConfigured, Ending(CONFIGURATION, _NO_MODEL)),
+    (NoModelConfigured, Ending(CONFIGURATION, NO_MODEL)),
     (InvalidTranscript, Ending(ERROR, "")),
+    (BrokenConfiguration, Ending(CONFIGURATION, "`toolnexus doctor` looks at all of the configuration.")),
     (ConfigurationError, Ending(CONFIGURATION, "`toolnexus --help` lists the options.")),
     (ConnectionFailed, Ending(PROVIDER, "Is the server running, and is the address right? See -m and --base-url.")),
+    (InvalidOutput, Ending(ERROR, "Ask again, ask for less, or name another model with -m.")),
     (InvalidReply, Ending(PROVIDER, "Ask again, or look at the server's address and --style.")),
     (RunTimeout, Ending(LIMIT, "Ask again, or ask for less at once.")),
     (NoSuchConversation, Ending(ERROR, "`toolnexus memory ls` lists all.")),
@@ -92,6 +97,14 @@ _SPOKEN = (
     (r"\bstyle=", "--style "),
     (r"\bapi_key\b=?", KEY),
     (r" Leave it out to remember nothing\.", ""),
+    (r"\Aprompt\[\d+\] is (.*?), which", r"The question has \1, which"),
+    (r"\boutput_type is no JSON Schema", "--schema is no JSON Schema"),
+    (r", give the URL of it, or raise max_bytes= if your provider takes more", ", or give the URL of it with --attach"),
+    (r"; in that case give media_type=", "; then give it a suffix that says so"),
+    (r"Give media_type=, such as '[^']*'", "Give it a suffix that tells"),
+    (r"Read it yourself, and give the bytes", "Copy it to a file first"),
+    (r"Of anything else, give a path or the bytes", "Of anything else, give a path"),
+    (r"Give the bytes instead", "Download it, and give its path"),
     (r"\Aid is (.*); a conversation id is a str of (.*)", r"The ID is \1; an ID has \2"),
 )
 
@@ -101,9 +114,11 @@ def told(error: Exception) -> str:
     if isinstance(error, AlreadyAnswered):
         where = f" in conversation {error.conversation_id!r}" if error.conversation_id else ""
         return f"Nothing waits{where} any more: its last turn is over."
+    if isinstance(error, InvalidOutput):
+        return f"The answer does not fit the schema, not even after the model was told:\n{error.problems}"
     text = str(error)
-    if not isinstance(error, ConfigurationError):
-        return text  # of a server, say, which calls its things as it likes
+    if not isinstance(error, ConfigurationError) or isinstance(error, BrokenConfiguration):
+        return text  # of a server, say, which calls its things as it likes; files have the library's names
     for ours, here in _SPOKEN:
         text = re.sub(ours, here, text)
     return text

@@ -77,7 +77,7 @@ class MarkdownAnswer:
             if finished:
                 self._print(finished)
             self._open = rest
-        if self._live is None and self._open.strip():
+        if self._live is None and self._open.strip() and self._console.is_terminal:
             self._live = Live(
                 console=self._console,
                 get_renderable=lambda: _Tail(self._open),

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from toolnexus.cli import completion
+from toolnexus.cli.settings import OUTPUTS, TOOL_MODES
+from toolnexus.dialects import DIALECTS
 from toolnexus.errors import MissingExtra
 
 try:
@@ -22,16 +25,77 @@ _STORE = click.option(
     help="Where conversations are kept: sqlite:///FILE, file:///FOLDER, postgresql://…, redis://… [TOOLNEXUS_STORE]",
 )
 _MODEL = (
-    click.option("-m", "--model", metavar="MODEL", help="provider:model, or `demo`. [TOOLNEXUS_MODEL]"),
-    click.option("-s", "--system", metavar="TEXT", help="The system prompt."),
+    click.option(
+        *("-m", "--model"),
+        metavar="MODEL",
+        help="provider:model, http://host#model, or `demo`. [TOOLNEXUS_MODEL]",
+        shell_complete=completion.models,
+    ),
+    click.option("-s", "--system", metavar="TEXT", help="The system prompt. [TOOLNEXUS_SYSTEM]"),
     click.option(
         "--base-url", metavar="URL", help="Any model endpoint; its key is TOOLNEXUS_API_KEY. [TOOLNEXUS_BASE_URL]"
     ),
-    click.option("--style", metavar="STYLE", help="What the endpoint speaks: openai or anthropic. [TOOLNEXUS_STYLE]"),
+    click.option(
+        "--style",
+        metavar="STYLE",
+        help=f"What the endpoint speaks: {', '.join(DIALECTS)}. [TOOLNEXUS_STYLE]",
+        shell_complete=completion.styles,
+    ),
+    click.option(
+        "--fallback",
+        "fallbacks",
+        metavar="MODEL",
+        multiple=True,
+        help="Asked when the model cannot answer. Repeatable. [TOOLNEXUS_FALLBACKS]",
+        shell_complete=completion.models,
+    ),
+    click.option(
+        "--tool-mode",
+        type=click.Choice(TOOL_MODES),
+        help="`constrained` is for models that cannot call tools. [TOOLNEXUS_TOOL_MODE]",
+    ),
+)
+_LIMITS = (
+    click.option(
+        "--max-steps",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Replies of the model that one answer may take. [TOOLNEXUS_MAX_STEPS]",
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="How long one answer may take. [TOOLNEXUS_TIMEOUT]",
+    ),
+)
+_ANSWER = (
+    click.option(
+        *("-o", "--output"),
+        type=click.Choice(OUTPUTS),
+        help="How the answer is written: as it is, laid out, as one JSON object, or every event as a line of JSON. "
+        "[TOOLNEXUS_OUTPUT]",
+    ),
+    click.option(
+        "--schema", metavar="FILE|JSON", help="The JSON Schema that the answer has to fit; it is a JSON value then."
+    ),
+)
+_ATTACH = click.option(
+    *("-a", "--attach"),
+    "attach",
+    type=click.Path(),
+    metavar="FILE",
+    multiple=True,
+    help="Goes along with the question, as @FILE in it does; or a URL. Repeatable.",
 )
 _CONVERSATION = (
     click.option("-c", "--continue", "latest", is_flag=True, help="Continue the last conversation."),
-    click.option("-C", "conversation", metavar="ID", help="Continue this conversation, or begin it."),
+    click.option(
+        *("-C", "conversation"),
+        metavar="ID",
+        help="Continue this conversation, or begin it.",
+        shell_complete=completion.conversations,
+    ),
     click.option("--no-store", is_flag=True, help="Keep nothing of this conversation."),
 )
 _YES = click.option("-y", "--yes", is_flag=True, help="Let tools run that would ask first.")
@@ -48,12 +112,27 @@ def store(command: _F) -> _F:
 
 def asking(command: _F) -> _F:
     """What `ask` and `chat` take, and what may stand before them as well."""
-    return _all(command, (*_MODEL, *_CONVERSATION, _STORE, _YES, _PATTERN, _VERBOSE))
+    return _all(command, (*_MODEL, *_LIMITS, *_CONVERSATION, *_ANSWER, _ATTACH, _STORE, _YES, _PATTERN, _VERBOSE))
 
 
 def resuming(command: _F) -> _F:
     """What `resume` takes of these."""
-    return _all(command, (*_MODEL, _STORE, _YES, _VERBOSE))
+    return _all(command, (*_MODEL, *_LIMITS, *_ANSWER, _STORE, _YES, _VERBOSE))
+
+
+def looking(command: _F) -> _F:
+    """What commands take that look at how things are set, as `ask` would have it."""
+    return _all(command, (*_MODEL, *_LIMITS, _STORE, _PATTERN))
+
+
+def reaching(command: _F) -> _F:
+    """What commands take that only need an endpoint."""
+    return _all(command, _MODEL)
+
+
+def as_json(command: _F) -> _F:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="For programs.")(command)
 
 
 def _all(command: _F, options: tuple[Callable[[_F], _F], ...]) -> _F:

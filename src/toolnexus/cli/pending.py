@@ -164,12 +164,18 @@ def _command(conversation_id: str, settings: Settings, environ: Mapping[str, str
     options = [
         word
         for flag, value, variable in given
-        if value and value != environ.get(variable)
+        if value and value != environ.get(variable) and not _from_file(flag, settings)
         for word in (flag, _SHOWN.get(flag, str)(value))
     ]
     name = ["--", conversation_id] if conversation_id.startswith("-") else [conversation_id]
     words = [*options, *answer, *name] if len(name) > 1 else [*name, *options, *answer]
     return f"  {shlex.join(['toolnexus', 'resume', *words])}"
+
+
+def _from_file(flag: str, settings: Settings) -> bool:
+    """Whether what an option sets comes from a configuration file, which the next command reads as well."""
+    origin = settings.origins.get(flag.removeprefix("--").replace("-", "_"))
+    return origin is not None and origin.file is not None
 
 
 # What may be secret in a URL is left out.

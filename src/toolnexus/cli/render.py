@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Generator, Mapping
@@ -24,6 +26,7 @@ from toolnexus import (
     ToolStarted,
 )
 from toolnexus.cli.markdown import MarkdownAnswer, visible
+from toolnexus.cli.output import Records
 from toolnexus.errors import MissingExtra
 
 try:
@@ -38,10 +41,12 @@ except ImportError as exc:
 
 if TYPE_CHECKING:
     from toolnexus import CallRecord
+    from toolnexus.cli.output import Form
 
 PATIENCE = 0.3
 """Seconds before it is shown that something is being waited for."""
 WIDTH = 100
+_AROUND = len("⏺ ()")
 
 
 class Answer(Protocol):
@@ -58,17 +63,23 @@ class Answer(Protocol):
 
 
 class PlainAnswer:
-    """Writes the answer as it is. What cannot be written is no reason to stop: the turn is still to be stored.
+    """Writes the answer as it is, to a terminal without what could drive it. What cannot be written is no reason to
+    stop: the turn is still to be stored.
 
     A reader that went away wanted no more; any other failure is raised by `close`.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream: TextIO | None = stream
+        self._terminal = stream.isatty()
         self._line_open = False
         self._failure: OSError | None = None
 
     def text(self, piece: str) -> None:
+        self.raw(visible(piece) if self._terminal else piece)
+
+    def raw(self, piece: str) -> None:
+        """Write what is known to do a terminal no harm."""
         if piece:
             self._line_open = not piece.endswith("\n")
             self._write(piece)
@@ -116,13 +127,22 @@ def dumb() -> bool:
     return os.environ.get("TERM") in ("dumb", "unknown")
 
 
-def _look(stream: TextIO) -> dict[str, Any]:
-    """How a console on a stream is to look. Without a colour system rich leaves out bold and dim as well."""
+def _look(stream: TextIO, *, into: TextIO | None = None) -> dict[str, Any]:
+    """How a console on a stream is to look. Without a colour system rich leaves out bold and dim as well.
+
+    Args:
+        into: What it writes to instead.
+    """
     return {
-        "file": stream,
+        "file": into or stream,
         "color_system": "auto" if coloured(stream) else None,
         "theme": Theme({"markdown.code": "bold cyan"}),  # rich's own has a black background, whatever the terminal's is
     }
+
+
+def width(stream: TextIO) -> int:
+    """Characters that a line there may have."""
+    return min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns) if stream.isatty() else WIDTH
 
 
 class Lines:
@@ -136,45 +156,104 @@ class Lines:
         self._out = PlainAnswer(sys.stdout)
         self._coloured = coloured(sys.stdout)
         self._verbatim = verbatim
+        self._laid_out = MarkdownAnswer(Console(**_look(sys.stdout))) if fancy(sys.stdout) else None
 
     def line(self, text: str = "", *, style: str = "") -> None:
         """Write a line. The style is for people who see colours."""
         text = text if self._verbatim else visible(text)
         if style and self._coloured:
             text = Style.parse(style).render(text, color_system=ColorSystem.STANDARD)
-        self._out.text(f"{text}\n")
+        self._out.raw(f"{text}\n")
+
+    def said(self, who: str, text: str) -> None:
+        """Write what a model said: on a terminal laid out as Markdown."""
+        if self._laid_out is None:
+            self.line(f"{who}: {text}")
+            return
+        self.line(f"{who}:")
+        self._laid_out.text(text)
+        self._laid_out.close()
 
     def close(self) -> None:
         """All is written. Raises `OSError` if it could not be."""
         self._out.close()
 
 
+class _Into(io.StringIO):
+    """Lets rich write where writing never fails before the turn is stored."""
+
+    def __init__(self, out: PlainAnswer) -> None:
+        super().__init__()
+        self._out = out
+
+    def write(self, text: str, /) -> int:
+        self._out.raw(text)
+        return len(text)
+
+
+class NoAnswer:
+    """Where an answer goes that is not shown while it is written."""
+
+    def text(self, piece: str) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def records(form: Form | None, out: Answer) -> Records | None:
+    """What writes answers to stdout as JSON. None: they are for people.
+
+    Args:
+        out: What writes there.
+    """
+    if form not in ("json", "jsonl"):
+        return None
+    return Records(out, events=form == "jsonl", indent=sys.stdout.isatty())
+
+
 class Screen:
     """Shows events while they happen.
 
     Args:
+        form: How the answer is written. None: laid out on a terminal, and as it is everywhere else.
+        value: The answer is a JSON value, which is written when it is known to fit.
         reasoning: Show the model's reasoning as well.
 
     Attributes:
         tools: Whether the model has tools. A pipe then gets no text until it is clear that it is the answer, and not
             something said before a tool is called.
+        records: Writes the answer as JSON. None: it is written for people.
     """
 
-    def __init__(self, *, reasoning: bool = False) -> None:
-        live = fancy(sys.stdout)
+    def __init__(self, *, form: Form | None = None, value: bool = False, reasoning: bool = False) -> None:
         self.notes = Notes()
-        self._answer: Answer = MarkdownAnswer(Console(**_look(sys.stdout))) if live else PlainAnswer(sys.stdout)
         self.tools = False
-        self._piped = not sys.stdout.isatty()
+        out = PlainAnswer(sys.stdout)
+        self._value: PlainAnswer | None = None
+        self.records = records(form, out)
+        self._answer: Answer
+        if self.records is not None:
+            self._answer = NoAnswer()
+        elif value:
+            self._value = out
+            self._answer = NoAnswer()
+        elif form == "md" or (form is None and fancy(sys.stdout)):
+            into = None if sys.stdout.isatty() else _Into(out)
+            self._answer = MarkdownAnswer(Console(**_look(sys.stdout, into=into)))
+        else:
+            self._answer = out
+        self._out = out
+        self._holds = not sys.stdout.isatty() or isinstance(self._answer, NoAnswer)
         self._held: list[str] = []
         self._reasoning = reasoning
         self._reasoned: list[str] = []
 
     def show(self, event: Event) -> None:
+        if self.records is not None:
+            self.records.event(event)
         match event:
             case TextDelta(text=text):
                 self._said()
-                if self.tools and self._piped:
+                if self.tools and self._holds:
                     self._held.append(text)
                 else:
                     self._answer.text(text)
@@ -184,7 +263,7 @@ class Screen:
                 self._said()
             case ToolStarted():
                 self._end_step(called=True)
-                self.notes.waiting(event.id, call_line(event.name, event.args))
+                self.notes.waiting(event.id, call_line(event.name, event.args, self.notes.width))
             case ToolProgress():
                 self.notes.waiting(event.id, f"⏺ {event.name}: {event.message}")
             case ToolFinished(call=call):
@@ -193,9 +272,12 @@ class Screen:
             case Suspended():
                 self._end_step(called=True)
             case Retrying():
-                self.notes.line(f"Retrying in {event.delay:.1f} s: {event.reason}", style="yellow")
+                after = f"Asking {event.model} instead" if event.model else "Retrying"
+                self.notes.line(f"{after} in {event.delay:.1f} s: {event.reason}", style="yellow")
                 self.notes.waiting("", "…")
-            case Finished():
+            case Finished(result=result):
+                if self._value is not None and result.status == "done":
+                    self._value.text(json.dumps(result.output, indent=2, ensure_ascii=False) + "\n")
                 self.close()
 
     def begin(self) -> None:
@@ -207,6 +289,7 @@ class Screen:
         self._said()
         self._end_step(called=False)
         self._answer.close()
+        self._out.close()
 
     def _said(self) -> None:
         self.notes.still()
@@ -232,15 +315,25 @@ class _Console(Console):
 
 
 class Notes:
-    """Everything that is not the answer, on stderr."""
+    """Everything that is not the answer, on stderr.
+
+    Attributes:
+        terminal: Whether a person reads it.
+    """
 
     def __init__(self) -> None:
+        self.terminal = sys.stderr.isatty()
         self._live_allowed = fancy(sys.stderr)
         self._console = _Console(**_look(sys.stderr), highlight=False, markup=False, emoji=False)
         self._waiting: dict[str, tuple[str, float]] = {}
         self._held: list[tuple[str, str]] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._live: Live | None = None
+
+    @property
+    def width(self) -> int:
+        """Characters that a line may have."""
+        return width(sys.stderr)
 
     def line(self, text: str, *, style: str = "") -> None:
         """Print a line."""
@@ -272,9 +365,11 @@ class Notes:
         self._waiting.pop(call.id, None)
         mark, style = ("✗", "red") if call.is_error else ("✓", "green")
         took = f"{call.seconds * 1000:.0f} ms" if call.seconds < 10 else f"{call.seconds:.1f} s"
-        self.line(f"{call_line(call.name, call.args)} {took} {mark}", style=style)
+        # On a terminal, the whole line is to fit into one; elsewhere, the call alone has that length.
+        room = self.width - len(f" {took} {mark}") if self.terminal else WIDTH
+        self.line(f"{call_line(call.name, call.args, room)} {took} {mark}", style=style)
         if call.is_error:
-            self.line(f"  {cut(call.output, WIDTH)}", style=style)
+            self.line(f"  {cut(call.output, self.width - 2 if self.terminal else WIDTH)}", style=style)
         if not self._waiting:
             self.waiting("", "…")
 
@@ -322,13 +417,13 @@ class Notes:
             self._live = None
 
 
-def call_line(name: str, args: Mapping[str, Any] | str) -> str:
-    """A call on one line, whatever its arguments are."""
+def call_line(name: str, args: Mapping[str, Any] | str, room: int = WIDTH) -> str:
+    """A call on one line of about `room` characters, whatever its arguments are."""
     if isinstance(args, str):
         shown = args
     else:
         shown = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in args.items())
-    return f"⏺ {name}({cut(shown, WIDTH - len(name))})"
+    return f"⏺ {name}({cut(shown, room - len(name) - _AROUND)})"
 
 
 def cut(text: str, width: int) -> str:

@@ -6,26 +6,34 @@ import asyncio
 import signal
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from toolnexus import Finished, ProviderError, RunResult, ToolnexusError
+from toolnexus import Finished, InvalidOutput, ProviderError, RunResult, ToolnexusError
 from toolnexus.cli import exits
+from toolnexus.cli.echo import unheard
+from toolnexus.cli.output import failure, stopped
 from toolnexus.cli.pending import Given
+from toolnexus.cli.render import cut
+from toolnexus.cli.spending import Spent, dollars, tokens
 
 if TYPE_CHECKING:
+    from decimal import Decimal
     from types import FrameType
 
     from toolnexus import Client
     from toolnexus._stream import RunStream
     from toolnexus.cli.pending import Left
     from toolnexus.cli.render import Notes, Screen
+    from toolnexus.messages import Prompt
     from toolnexus.suspension import Answer, Request
 
 _TWICE = 1.0
 """Seconds within which a second Ctrl-C means: leave."""
+_SHOWN = 1000
+"""Characters that are shown of an answer that is none."""
 
 
 class Interrupts:
@@ -54,6 +62,8 @@ class Session:
         again: The command that asks about it. None: nothing is kept, so none can.
         look: Tells how the conversation was left.
         alone: Whether nobody is there to be asked.
+        spent: What the answers of all sessions of this command took.
+        schema: The JSON Schema that answers have to fit. None: they are text.
         keyless: Whether requests go to an address without a key.
     """
 
@@ -67,12 +77,27 @@ class Session:
     again: str | None
     look: Callable[[], Awaitable[Left]]
     alone: bool
+    spent: Spent
+    schema: Mapping[str, Any] | None = None
     keyless: bool = False
     verbose: int = 0
 
-    async def exchange(self, prompt: str) -> int:
+    async def exchange(self, prompt: Prompt) -> int:
         """Ask one question and show what happens. Returns its exit code; whatever happens is said."""
         return await self._watched(self._ask(prompt))
+
+    async def follow(self, prompt: Prompt, before: int) -> int:
+        """Ask the next question, unless the person would rather not go on after how the one before was left.
+
+        Args:
+            before: The exit code of that one.
+        """
+        doubtful = before == exits.INTERRUPTED and (await self.look()).unknown
+        code = await self.go_on() if doubtful else exits.DONE
+        if code == exits.DONE:
+            return await self.exchange(prompt)
+        self.screen.notes.line("Your question was not sent.", style="yellow")
+        return code
 
     async def resume(self, given: Given) -> int:
         """Go on with a turn that waits for a person or was interrupted, and show what happens, as `exchange` does."""
@@ -89,6 +114,8 @@ class Session:
             if self.alone:
                 for line in self.how_to(left.waiting):
                     self.screen.notes.line(line, style="yellow")
+                message = "The last turn is waiting for an answer, so the question was not sent."
+                self._stopped("pending", message, exits.PENDING, left.waiting)
                 return exits.PENDING
         elif left.how == "cut off":
             tools = ", ".join(left.unknown) or "a tool"
@@ -100,7 +127,7 @@ class Session:
 
     async def _watched(self, turn: Coroutine[Any, Any, RunResult]) -> int:
         work = asyncio.create_task(turn)
-
+        began = time.monotonic()
         pressed = False
 
         def press() -> None:
@@ -110,17 +137,19 @@ class Session:
             work.cancel()
 
         try:
-            with _on_interrupt(press):
+            with _on_interrupt(press), unheard():
                 result = await work
         except ToolnexusError as error:
             self.screen.close()
-            report(self.screen.notes, error, verbose=self.verbose, keyless=self.keyless)
+            self._failed(error)
             return exits.ending(error).code
         except asyncio.CancelledError:
             self.screen.close()
             if not pressed:
                 raise
-            self.screen.notes.line("Interrupted. What was said is kept.", style="yellow")
+            message = "Interrupted. What was said is kept."
+            self.screen.notes.line(message, style="yellow")
+            self._stopped("interrupted", message, exits.INTERRUPTED)
             await self._doubt()
             return exits.INTERRUPTED
         if result.status == "pending":
@@ -128,8 +157,26 @@ class Session:
                 self.screen.notes.line(line, style="yellow")
         if result.status == "incomplete":
             self.screen.notes.line(f"Stopped before the end: {result.limit} was reached.", style="yellow")
-        self.screen.notes.line(self._status(result), style="dim")
+        seconds = time.monotonic() - began
+        # A table of prices may have to be loaded.
+        cost = await asyncio.to_thread(lambda: result.cost) if self.screen.notes.terminal else None
+        self.spent.add(result.usage, cost)
+        self.screen.notes.line(self._status(result, seconds, cost), style="dim")
         return exits.code_of(result)
+
+    def _failed(self, error: ToolnexusError) -> None:
+        advice = report(self.screen.notes, error, verbose=self.verbose, keyless=self.keyless)
+        if error.partial is not None:
+            self.spent.add(error.partial.usage, None)
+            if isinstance(error, InvalidOutput):
+                self.screen.notes.line(f"The answer was: {cut(error.partial.text, _SHOWN)}", style="dim")
+        if self.screen.records is not None:
+            self.screen.records.failed(failure(error, advice=advice, conversation_id=self.conversation))
+
+    def _stopped(self, kind: str, message: str, code: int, pending: Sequence[Request] = ()) -> None:
+        if self.screen.records is not None:
+            about = stopped(kind, message, code, conversation_id=self.conversation, pending=pending)
+            self.screen.records.failed(about)
 
     async def _doubt(self) -> None:
         """Say which tools may have acted in a turn that was just stopped, and what asks about them."""
@@ -137,23 +184,20 @@ class Session:
             asks = f" `{self.again}` asks." if self.again else ""
             self.screen.notes.line(f"{', '.join(unknown)} may have run; its outcome is unknown.{asks}", style="yellow")
 
-    async def converse(self, lines: AsyncIterator[str]) -> int:
-        """Ask one line after the other. Returns the exit code of the last one."""
+    async def converse(self, prompts: AsyncIterator[Prompt]) -> int:
+        """Ask one question after the other. Returns the exit code of the last one."""
         code = exits.DONE
-        async for line in lines:
-            if line.strip():
-                doubtful = code == exits.INTERRUPTED and (await self.look()).unknown
-                code = await self.go_on() if doubtful else exits.DONE
-                if code == exits.DONE:
-                    code = await self.exchange(line)
-                else:
-                    self.screen.notes.line("Your question was not sent.", style="yellow")
+        async for prompt in prompts:
+            code = await self.follow(prompt, code)
             if self.interrupts.leaving or (code == exits.PENDING and self.alone):
                 break  # the next line would count what waits as not answered
         return exits.INTERRUPTED if self.interrupts.leaving else code
 
-    async def _ask(self, prompt: str) -> RunResult:
-        return await self._shown(self.client.stream(prompt, self.tools, id=self.conversation, keep_interrupted=True))
+    async def _ask(self, prompt: Prompt) -> RunResult:
+        events = self.client.stream(
+            prompt, self.tools, id=self.conversation, output_type=self.schema, keep_interrupted=True
+        )
+        return await self._shown(events)
 
     async def _resume(self, given: Given) -> RunResult:
         if given.how is None:
@@ -173,7 +217,9 @@ class Session:
         return await self._continued(answers)
 
     async def _continued(self, answers: Sequence[Answer] | None) -> RunResult:
-        events = self.client.stream_resume(self.conversation, self.tools, answers=answers, keep_interrupted=True)
+        events = self.client.stream_resume(
+            self.conversation, self.tools, answers=answers, output_type=self.schema, keep_interrupted=True
+        )
         return await self._shown(events)
 
     async def _shown(self, events: RunStream) -> RunResult:
@@ -185,14 +231,15 @@ class Session:
                     return event.result
         raise AssertionError("a run ends with Finished or an error")
 
-    def _status(self, result: RunResult) -> str:
-        usage = result.usage
-        tokens = f" · {usage.prompt} + {usage.completion} tokens" if usage else ""
-        return f"{self.label}{tokens} · {self.conversation}"
+    def _status(self, result: RunResult, seconds: float, cost: Decimal | None) -> str:
+        parts = [self.label, tokens(result.usage), self.conversation]
+        if self.screen.notes.terminal:
+            parts += [f"{seconds:.1f} s", "" if cost is None else dollars(cost)]
+        return " · ".join(part for part in parts if part)
 
 
-def report(notes: Notes, error: Exception, *, verbose: int, asked: bool = True, keyless: bool = False) -> None:
-    """Say what happened and what to do.
+def report(notes: Notes, error: Exception, *, verbose: int, asked: bool = True, keyless: bool = False) -> str:
+    """Say what happened and what to do. Returns the latter.
 
     Args:
         asked: Whether it was a question.
@@ -202,10 +249,12 @@ def report(notes: Notes, error: Exception, *, verbose: int, asked: bool = True, 
     for added in getattr(error, "__notes__", ()):
         notes.line(added, style="red")
     refused = isinstance(error, ProviderError) and error.status == 401
-    if advice := exits.NO_KEY if keyless and refused else exits.ending(error, asked=asked).advice:
+    advice = exits.NO_KEY if keyless and refused else exits.ending(error, asked=asked).advice
+    if advice:
         notes.line(advice)
     if verbose > 1:
         notes.line("".join(traceback.format_exception(error)).rstrip(), style="dim")
+    return advice
 
 
 @contextmanager

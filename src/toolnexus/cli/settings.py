@@ -1,13 +1,23 @@
-"""What a command was told: flags over environment."""
+"""What a command was told: flags over environment over a project's file over the person's own file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal, cast
+from urllib.parse import urlsplit
 
+from toolnexus.cli.layers import BrokenConfiguration, Document, documents
+from toolnexus.dialects import DIALECTS
+from toolnexus.endpoints import is_local, provider_from
 from toolnexus.errors import ConfigurationError, MissingExtra
+from toolnexus.providers import PROVIDERS, Provider
 
 try:
     import platformdirs
@@ -17,6 +27,208 @@ except ImportError as exc:
 KEY = "TOOLNEXUS_API_KEY"
 """The variable with the key for an endpoint that was named by its address."""
 
+_PROVIDERS = "providers"
+_DEMO = "demo"
+"""How names of the demo model begin, which is not loaded for this."""
+_ADDRESS = re.compile("https?://", re.IGNORECASE)
+
+Layer = Literal["default", "user file", "project file", "environment", "flag"]
+_LAYERS: tuple[Layer, ...] = ("default", "user file", "project file", "environment", "flag")
+"""Where a value may come from. Later ones win."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value came from.
+
+    Attributes:
+        layer: Which layer.
+        name: In it, the variable, the flag, or the key of the file.
+        file: None: it was no file.
+    """
+
+    layer: Layer
+    name: str = ""
+    file: Document | None = None
+
+    @property
+    def where(self) -> str:
+        """The file and line, the variable, the flag, or `default`."""
+        return self.file.place(self.name) if self.file else self.name or self.layer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Something that can be set in more places than one.
+
+    Attributes:
+        name: Its key in a file, and its field of `Settings`.
+        flag: The option that sets it for one command.
+        variable: The environment variable. Empty: there is none.
+        project: Whether a project's file may set it, which may have been written by anybody.
+        default: What holds where nothing is set.
+        expected: What a value has to be, in words.
+        read: Makes the value of what stands in a file, of a variable's text or of a flag. Raises `ValueError` or
+            `TypeError`.
+        what: What it is for.
+    """
+
+    name: str
+    flag: str
+    variable: str = ""
+    project: bool = True
+    default: Any = None
+    expected: str
+    read: Callable[[object], Any]
+    what: str
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if not isinstance(value, list | tuple):
+        raise TypeError
+    return tuple(_text(each) for each in cast("list[object]", value))
+
+
+def _patterns(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise TypeError
+    return _texts(value)
+
+
+def _whole(value: object) -> int:
+    number = int(value) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ValueError
+    return number
+
+
+def _seconds(value: object) -> float:
+    number = float(value) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
+        raise ValueError
+    return float(number)
+
+
+def _one_of(choices: tuple[str, ...]) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if value not in choices:
+            raise ValueError
+        return _text(value)
+
+    return read
+
+
+OUTPUTS = ("text", "md", "json", "jsonl")
+TOOL_MODES = ("auto", "constrained")
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        name="model",
+        flag="--model",
+        variable="TOOLNEXUS_MODEL",
+        expected="a text, such as openai:gpt-5-mini",
+        read=_text,
+        what="`provider:model`, `demo`, or an address and a model as `http://host#model`.",
+    ),
+    Setting(
+        name="base_url",
+        flag="--base-url",
+        variable="TOOLNEXUS_BASE_URL",
+        project=False,
+        expected="an address",
+        read=_text,
+        what=f"Any model endpoint. Its key is {KEY}.",
+    ),
+    Setting(
+        name="style",
+        flag="--style",
+        variable="TOOLNEXUS_STYLE",
+        expected=f"one of {', '.join(DIALECTS)}",
+        read=_one_of(tuple(DIALECTS)),
+        what="What the endpoint speaks.",
+    ),
+    Setting(
+        name="system",
+        flag="--system",
+        variable="TOOLNEXUS_SYSTEM",
+        default="",
+        expected="a text",
+        read=_text,
+        what="The system prompt.",
+    ),
+    Setting(
+        name="store",
+        flag="--store",
+        variable="TOOLNEXUS_STORE",
+        project=False,
+        expected="the URL of a store",
+        read=_text,
+        what="Where conversations are kept.",
+    ),
+    Setting(
+        name="max_steps",
+        flag="--max-steps",
+        variable="TOOLNEXUS_MAX_STEPS",
+        expected="a whole number from 1 on",
+        read=_whole,
+        what="Replies of the model that one answer may take.",
+    ),
+    Setting(
+        name="timeout",
+        flag="--timeout",
+        variable="TOOLNEXUS_TIMEOUT",
+        expected="a number of seconds above 0",
+        read=_seconds,
+        what="Seconds that one answer may take.",
+    ),
+    Setting(
+        name="tool_mode",
+        flag="--tool-mode",
+        variable="TOOLNEXUS_TOOL_MODE",
+        default="auto",
+        expected=f"one of {', '.join(TOOL_MODES)}",
+        read=_one_of(TOOL_MODES),
+        what="How the model calls tools; `constrained` is for models that cannot.",
+    ),
+    Setting(
+        name="fallbacks",
+        flag="--fallback",
+        variable="TOOLNEXUS_FALLBACKS",
+        default=(),
+        expected='a list of models, such as ["groq:llama-3.3-70b-versatile"]',
+        read=_texts,
+        what="Models that are asked when the first cannot answer. In the variable, commas stand between them.",
+    ),
+    Setting(
+        name="output",
+        flag="--output",
+        variable="TOOLNEXUS_OUTPUT",
+        expected=f"one of {', '.join(OUTPUTS)}",
+        read=_one_of(OUTPUTS),
+        what="How answers are written.",
+    ),
+    Setting(
+        name="approve",
+        flag="--approve",
+        project=False,
+        default=(),
+        expected='a list of patterns, such as ["send_*"]',
+        read=_patterns,
+        what="Patterns of the names of tools that may run without asking.",
+    ),
+)
+"""All of them. The keys of files, the variables, `config show` and the documentation follow from it."""
+
+_KEYS = (*(setting.name for setting in SETTINGS), _PROVIDERS)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -25,6 +237,12 @@ class Settings:
     Attributes:
         model: None: look for one.
         api_key: The key for `base_url`; it is sent nowhere else. None: the one that the address is known to want.
+        max_steps: Replies of the model that one answer may take. None: the client's own bound.
+        timeout: Seconds that one answer may take. None: unbounded.
+        tool_mode: As `create_client` takes it.
+        fallbacks: Models that are asked when the first cannot answer.
+        output: How answers are written. None: as suits where they go.
+        providers: Rows of the provider table that the configuration adds.
         latest: Continue the conversation that was saved last.
         conversation: Continue this one, or begin it. None: begin one with an id of its own.
         keep: Whether the conversation is kept.
@@ -32,6 +250,7 @@ class Settings:
         yes: Whatever needs approval has it.
         approve: Patterns of the names of tools that have it.
         verbose: How much more is told: 1 or 2.
+        origins: Where each value of `SETTINGS` that was set came from.
     """
 
     model: str | None = None
@@ -39,6 +258,12 @@ class Settings:
     api_key: str | None = field(default=None, repr=False)
     style: str | None = None
     system: str = ""
+    max_steps: int | None = None
+    timeout: float | None = None
+    tool_mode: Literal["auto", "constrained"] = "auto"
+    fallbacks: tuple[str, ...] = ()
+    output: Literal["text", "md", "json", "jsonl"] | None = None
+    providers: Mapping[str, Provider] = field(default_factory=lambda: MappingProxyType({}))
     latest: bool = False
     conversation: str | None = None
     keep: bool = True
@@ -46,29 +271,195 @@ class Settings:
     yes: bool = False
     approve: tuple[str, ...] = ()
     verbose: int = 0
+    origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Set:
+    """A value that was set, and where."""
+
+    value: Any
+    origin: Origin
+
+    @property
+    def rank(self) -> int:
+        return _LAYERS.index(self.origin.layer)
+
+
+class Read:
+    """What the files, the environment and the flags say together.
+
+    Attributes:
+        files: The files that hold here.
+        problems: What is wrong with them, one message each.
+        providers: Rows of the provider table that they add.
+    """
+
+    def __init__(self, flags: Mapping[str, Any], environ: Mapping[str, str], folder: Path | None) -> None:
+        self.files = documents(environ, folder)
+        self.problems: list[str] = []
+        self.providers: dict[str, Provider] = {}
+        self._set: dict[str, _Set] = {}
+        for document in self.files:
+            self._take_file(document)
+        for setting in SETTINGS:
+            given = environ.get(setting.variable, "") if setting.variable else ""
+            if given.strip():
+                self._take(setting, given, Origin("environment", setting.variable))
+        for setting in SETTINGS:
+            if (given := flags.get(setting.name)) not in (None, "", ()):
+                self._take(setting, given, Origin("flag", setting.flag))
+        self._part()
+        self._settle()
+
+    def value(self, name: str) -> Any:
+        """A value as it holds."""
+        if (found := self._set.get(name)) is not None:
+            return found.value
+        return next(setting.default for setting in SETTINGS if setting.name == name)
+
+    def origins(self) -> dict[str, Origin]:
+        """Where each value that was set came from."""
+        return {name: found.origin for name, found in self._set.items()}
+
+    def came_from(self, name: str) -> Origin:
+        """Where a value came from."""
+        found = self._set.get(name)
+        return Origin("default") if found is None else found.origin
+
+    def _take(self, setting: Setting, given: object, origin: Origin) -> None:
+        try:
+            value = setting.read(given)
+        except (TypeError, ValueError):
+            place = f"{origin.where}: {setting.name}" if origin.file else origin.where
+            shown = repr(given) if isinstance(given, str | bool | int | float) else f"a {type(given).__name__}"
+            self.problems.append(f"{place} is {shown:.60}; give {setting.expected}.")
+            return
+        if setting.name == "approve" and (known := self._set.get("approve")):
+            value = (*known.value, *value)  # more patterns never take others away
+        self._set[setting.name] = _Set(value, origin)
+
+    def _take_file(self, document: Document) -> None:
+        if document.broken:
+            self.problems.append(f"{document.path}: {document.broken}")
+            return
+        for name, given in document.values.items():
+            setting = next((each for each in SETTINGS if each.name == name), None)
+            if name == _PROVIDERS:
+                self._take_providers(document, given)
+            elif setting is None:
+                self.problems.append(f"{document.place(name)}: There is no setting {name!r}.{_meant(name)}")
+            elif refused := _refused(setting, given, document):
+                self.problems.append(f"{document.place(name)}: {refused}")
+            else:
+                layer: Layer = "user file" if document.trusted else "project file"
+                self._take(setting, given, Origin(layer, name, document))
+
+    def _take_providers(self, document: Document, given: object) -> None:
+        rows = cast("dict[str, Any]", given) if isinstance(given, dict) else {"": given}
+        if not all(isinstance(row, dict) for row in rows.values()):
+            self.problems.append(
+                f"{document.place(_PROVIDERS)}: providers holds tables, as [providers.NAME] with base_url and keys."
+            )
+            return
+        for name, fields in cast("dict[str, dict[str, Any]]", rows).items():
+            try:
+                row = provider_from(name, fields, trusted=document.trusted)
+                if not document.trusted:
+                    self._check_untrusted(row)
+            except ConfigurationError as error:
+                said = str(error)
+                wrong = next((key for key in fields if said.startswith(f"{key} of ") or repr(key) in said), None)
+                self.problems.append(f"{document.place(_PROVIDERS, name, *([wrong] if wrong else []))}: {said}")
+            else:
+                self.providers[name] = row
+
+    def _check_untrusted(self, row: Provider) -> None:
+        """Refuse what would send questions to an address on the word of a project."""
+        if row.name in self.providers:
+            raise ConfigurationError(f"Your own file has a provider {row.name!r}: choose another name.")
+        known = PROVIDERS.get(row.name)
+        if known is None and not all(is_local(url) for url in (row.base_url, *row.style_urls.values())):
+            raise ConfigurationError(
+                f"base_url of the provider {row.name!r} is not on this machine, and a project may not send questions "
+                "elsewhere. Put the provider into your own configuration file."
+            )
+
+    def _part(self) -> None:
+        """Take an address and a model apart that were given as one."""
+        model, base = self._set.get("model"), self._set.get("base_url")
+        if model is None or not _ADDRESS.match(model.value) or (base is not None and base.rank > model.rank):
+            return
+        url, _, name = model.value.partition("#")
+        self._set["base_url"] = _Set(url, model.origin)
+        if name.strip():
+            self._set["model"] = _Set(name, model.origin)
+        else:
+            del self._set["model"]
+
+    def _settle(self) -> None:
+        """Leave out what a later choice of a model, or of an address, does not mean any more."""
+        model, base = self._set.get("model"), self._set.get("base_url")
+        if model is None or base is None or not self._complete(model.value):
+            return
+        if model.rank > base.rank:
+            del self._set["base_url"]
+            if (style := self._set.get("style")) and style.rank <= base.rank:
+                del self._set["style"]
+        elif base.rank > model.rank:
+            del self._set["model"]
+
+    def _complete(self, model: str) -> bool:
+        """Whether a model names its provider, or its address, as well."""
+        name = model.partition(":")[0]
+        known = name in PROVIDERS or name in self.providers or _ADDRESS.match(model) is not None
+        return name == _DEMO or (":" in model and known)
+
+
+def look(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Read:
+    """What the files that hold in the working directory, the environment and the flags say, right or wrong."""
+    try:
+        folder: Path | None = Path.cwd()
+    except OSError:  # it was removed
+        folder = None
+    return Read(flags, environ, folder)
 
 
 def read(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
-    """Settings from flags, and from `TOOLNEXUS_*` where a flag is missing."""
+    """The settings in effect.
+
+    Raises:
+        BrokenConfiguration: A file, a variable or a flag cannot be used.
+    """
+    found = look(flags, environ)
+    if found.problems:
+        first, *more = found.problems
+        raise BrokenConfiguration(first + (f" `toolnexus doctor` tells {len(more)} more." if more else ""))
+    return settings_of(found, flags, environ)
+
+
+def settings_of(found: Read, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+    """The settings that were read, problems or not."""
     return Settings(
-        model=flags.get("model") or environ.get("TOOLNEXUS_MODEL") or None,
-        base_url=flags.get("base_url") or environ.get("TOOLNEXUS_BASE_URL") or None,
+        **{setting.name: found.value(setting.name) for setting in SETTINGS},
         api_key=environ.get(KEY, "").strip() or None,
-        style=flags.get("style") or environ.get("TOOLNEXUS_STYLE") or None,
-        system=flags.get("system") or "",
+        providers=MappingProxyType(found.providers),
         latest=bool(flags.get("latest")),
         conversation=flags.get("conversation"),
         keep=not flags.get("no_store"),
-        store=store_url(flags, environ),
         yes=bool(flags.get("yes")),
-        approve=tuple(flags.get("approve") or ()),
         verbose=flags.get("verbose") or 0,
+        origins=MappingProxyType(found.origins()),
     )
 
 
 def store_url(flags: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
-    """The store that was named. None: none was."""
-    return flags.get("store") or environ.get("TOOLNEXUS_STORE") or None
+    """The store that was named. None: none was.
+
+    Raises:
+        BrokenConfiguration: As for `read`.
+    """
+    return read(flags, environ).store
 
 
 def database(environ: Mapping[str, str]) -> Path:
@@ -94,3 +485,40 @@ def home(environ: Mapping[str, str]) -> Path:
             "The home directory is not known, so there is no place for conversations. "
             "Set TOOLNEXUS_HOME to a full path."
         ) from error
+
+
+def shown_url(url: str) -> str:
+    """An address without what could be secret in it."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def as_toml(value: object) -> str:
+    """A value as it stands in a configuration file."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(as_toml(each) for each in cast('tuple[object, ...]', value))}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON's texts and numbers are TOML's too
+
+
+def _refused(setting: Setting, given: object, document: Document) -> str:
+    """Why a project's file may not set this. Empty: it may."""
+    if document.trusted:
+        return ""
+    own = "your own configuration file"
+    if not setting.project:
+        by = f"{setting.flag} or {setting.variable}" if setting.variable else setting.flag
+        return f"{setting.name} cannot be set by a project, which anybody may have written. Use {own}, {by}."
+    models: list[object] = cast("list[object]", given) if isinstance(given, list) else [given]
+    if setting.name in ("model", "fallbacks") and any(isinstance(each, str) and "://" in each for each in models):
+        return f"A project names models as provider:model, and no address. For an address use {own}."
+    return ""
+
+
+def _meant(name: str) -> str:
+    """What may have been meant by a key that there is not, or where that is set instead."""
+    if name in ("api_key", "key"):
+        return f" Keys are read from the environment only, such as OPENAI_API_KEY or {KEY}."
+    if name == "yes":
+        return " It is an option for one command. For always, name the tools with 'approve'."
+    close = difflib.get_close_matches(name.replace("-", "_").lower(), _KEYS, n=1)
+    return f" Did you mean {close[0]!r}?" if close else f" There are {', '.join(_KEYS)}."

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from toolnexus import ConfigurationError, NoModelConfigured, __version__, create_client, create_in_process_client
-from toolnexus.cli import demo, discover, exits
+from toolnexus import ConfigurationError, NoModelConfigured, __version__
+from toolnexus.cli import attachments, demo, discover, exits, reach
 from toolnexus.cli.approvals import Approvals
 from toolnexus.cli.grants import Grants
 from toolnexus.cli.latest import latest, note
@@ -22,53 +21,74 @@ from toolnexus.cli.pending import Given, Left, again, history, how_to, left
 from toolnexus.cli.render import Notes, Screen
 from toolnexus.cli.session import Interrupts, Session
 from toolnexus.cli.settings import home
+from toolnexus.cli.spending import Spent
 from toolnexus.cli.stores import opened, read, unfolded, unknown
 from toolnexus.providers import PROVIDERS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from toolnexus import Client, Message
     from toolnexus.cli.settings import Settings
+    from toolnexus.messages import Prompt
     from toolnexus.stores.logstore import LogStore
 
-_DEMO_RETRIES = 2
 
+async def ask(settings: Settings, prompt: Prompt, *, schema: Mapping[str, Any] | None = None) -> int:
+    """Answer one question. Returns the exit code.
 
-async def ask(settings: Settings, question: str) -> int:
-    """Answer one question. Returns the exit code."""
-    async with _session(settings, ask=_somebody()) as session:
+    Args:
+        schema: The JSON Schema that the answer has to fit. None: it is text.
+    """
+    async with _sessions(settings, ask=_somebody(), schema=schema) as sessions:
+        session = await sessions.first()
         if session.tools is demo.TOOLS:
             session.screen.notes.line(f"The model is {session.label}.", style="dim")
         if (code := await session.go_on()) != exits.DONE:
             return code
-        return await session.exchange(question)
+        return await session.exchange(prompt)
 
 
-async def chat(settings: Settings) -> int:
-    """Talk until the person leaves. Returns the exit code."""
-    async with _session(settings, ask=_somebody()) as session:
+async def chat(settings: Settings, *, files: Sequence[str] = (), schema: Mapping[str, Any] | None = None) -> int:
+    """Talk until the person leaves. Returns the exit code.
+
+    Args:
+        files: What goes along with the first question.
+        schema: As for `ask`.
+    """
+    async with _sessions(settings, ask=_somebody(), schema=schema) as sessions:
+        session = await sessions.first()
         notes, interrupts = session.screen.notes, session.interrupts
         notes.line(f"toolnexus {__version__} · {session.label} · {session.conversation}", style="bold")
         if not at_terminal():
             if (code := await session.go_on()) != exits.DONE:
                 return code
-            return await session.converse(_piped())
-        notes.line("Ctrl-C stops an answer, Ctrl-D or /quit leaves.", style="dim")
+            async with aclosing(_piped(files)) as prompts:
+                return await session.converse(prompts)
+        notes.line("Ctrl-C stops an answer, Ctrl-D or /quit leaves, /help tells what else there is.", style="dim")
         await session.go_on()
+        from toolnexus.cli.chat import Chat
         from toolnexus.cli.keyboard import typed
 
-        code = await session.converse(typed(notes, interrupts))
+        talk = Chat(sessions, session, files)
+        async with aclosing(typed(notes, interrupts, history=_remembered(settings), choices=talk.choices)) as lines:
+            code = await talk.converse(lines)
         return code if interrupts.leaving else exits.DONE
 
 
-async def resume(settings: Settings, given: Given) -> int:
-    """Go on with a turn that waits for a person, or was interrupted. Returns the exit code."""
+async def resume(settings: Settings, given: Given, *, schema: Mapping[str, Any] | None = None) -> int:
+    """Go on with a turn that waits for a person, or was interrupted. Returns the exit code.
+
+    Args:
+        schema: As for `ask`. It is not remembered.
+    """
     assert settings.conversation is not None, "a conversation is named"
     async with opened(settings.store) as store:
         if await unfolded(store, settings.conversation) is None:
             return await unknown(store, [settings.conversation], Notes())
     # Who answers by a flag is not asked anything else.
-    async with _session(settings, ask=_somebody() and given.how is None) as session:
-        return await session.resume(given)
+    async with _sessions(settings, ask=_somebody() and given.how is None, schema=schema) as sessions:
+        return await (await sessions.first()).resume(given)
 
 
 def at_terminal() -> bool:
@@ -90,40 +110,118 @@ class _Line:
     label: str
 
 
+class Sessions:
+    """Makes the sessions of a command: on a conversation, with the model that the settings name. One at a time.
+
+    Attributes:
+        store: Where the conversations are kept.
+        settings: What was chosen, with a model since the first session.
+    """
+
+    def __init__(
+        self, settings: Settings, store: LogStore, screen: Screen, *, ask: bool, schema: Mapping[str, Any] | None
+    ) -> None:
+        self.settings = settings
+        self.store = store
+        self._screen = screen
+        self._ask = ask
+        self._schema = schema
+        self._interrupts = Interrupts()
+        self._spent = Spent()
+        self._session: Session | None = None
+        self._approvals: Approvals | None = None
+
+    async def first(self) -> Session:
+        """The session that the settings name."""
+        conversation = await _conversation(self.settings, self.store, self._screen.notes)
+        found = await read(self.store, conversation)
+        self.settings = await _with_model(self.settings, history(found[0]) if found else (), self._screen.notes)
+        return await self.on(conversation)
+
+    async def on(self, conversation: str) -> Session:
+        """Another conversation with the same model. What was allowed in the one before is not allowed there.
+
+        Raises:
+            ToolnexusError: The model cannot be asked. The session before goes on.
+        """
+        return await self._begin(conversation, _approvals(self.settings, self._screen.notes, ask=self._ask))
+
+    async def with_model(self, name: str) -> Session:
+        """The same conversation with another model.
+
+        Raises:
+            ToolnexusError: As for `on`.
+        """
+        assert self._session is not None, "there was a first one"
+        assert self._approvals is not None, "and it had some"
+        before = self.settings
+        self.settings = _on_model(before, name)
+        try:
+            return await self._begin(self._session.conversation, self._approvals)
+        except BaseException:
+            self.settings = before
+            raise
+
+    def models(self) -> list[str]:
+        """How names of models begin."""
+        return [*demo.NAMES, *(f"{name}:" for name in {**PROVIDERS, **self.settings.providers})]
+
+    async def aclose(self) -> None:
+        """Close what the last session was made of."""
+        if self._session is not None:
+            await self._session.client.aclose()
+
+    async def _begin(self, conversation: str, approvals: Approvals) -> Session:
+        settings = self.settings
+        line = _line(settings, self.store, approvals)
+        await self.aclose()
+        self._screen.tools = bool(line.tools)
+        if settings.keep:
+            note(settings.store, conversation)
+        self._approvals = approvals
+        self._session = Session(
+            client=line.client,
+            tools=line.tools,
+            conversation=conversation,
+            label=line.label,
+            screen=self._screen,
+            interrupts=self._interrupts,
+            how_to=partial(how_to, conversation, settings=settings, environ=os.environ),
+            again=again(conversation, settings, os.environ) if settings.keep else None,
+            look=partial(_left, self.store, conversation),
+            alone=not self._ask,
+            spent=self._spent,
+            schema=self._schema,
+            keyless=_keyless(settings, os.environ),
+            verbose=settings.verbose,
+        )
+        return self._session
+
+
 @asynccontextmanager
-async def _session(settings: Settings, *, ask: bool) -> AsyncGenerator[Session]:
-    """A session on the conversation that the settings name.
+async def _sessions(settings: Settings, *, ask: bool, schema: Mapping[str, Any] | None) -> AsyncGenerator[Sessions]:
+    """What makes the sessions of a command.
 
     Args:
         ask: Whether somebody is there to be asked.
     """
-    screen = Screen(reasoning=settings.verbose > 0)
+    screen = Screen(form=settings.output, value=schema is not None, reasoning=settings.verbose > 0)
     try:
         async with opened(settings.store if settings.keep else "memory://") as store:
-            conversation = await _conversation(settings, store, screen.notes)
-            found = await read(store, conversation)
-            settings = await _with_model(settings, history(found[0]) if found else (), screen.notes)
-            line = _line(settings, store, _approvals(settings, screen.notes, ask=ask))
-            screen.tools = bool(line.tools)
-            if settings.keep:
-                note(settings.store, conversation)
-            async with line.client:
-                yield Session(
-                    client=line.client,
-                    tools=line.tools,
-                    conversation=conversation,
-                    label=line.label,
-                    screen=screen,
-                    interrupts=Interrupts(),
-                    how_to=partial(how_to, conversation, settings=settings, environ=os.environ),
-                    again=again(conversation, settings, os.environ) if settings.keep else None,
-                    look=partial(_left, store, conversation),
-                    alone=not ask,
-                    keyless=_keyless(settings, os.environ),
-                    verbose=settings.verbose,
-                )
+            sessions = Sessions(settings, store, screen, ask=ask, schema=schema)
+            async with aclosing(sessions):
+                yield sessions
     finally:
         screen.close()
+
+
+def _on_model(settings: Settings, name: str) -> Settings:
+    """The settings with another model. One that names its provider, or its address, leaves the address behind."""
+    url, separator, model = name.partition("#")
+    if "://" in url:
+        return replace(settings, model=model if separator else None, base_url=url, style=None)
+    complete = name in demo.NAMES or _provider_of(name, settings) is not None
+    return replace(settings, model=name, base_url=None, style=None) if complete else replace(settings, model=name)
 
 
 async def _left(store: LogStore, conversation: str) -> Left:
@@ -136,7 +234,7 @@ def _keyless(settings: Settings, environ: Mapping[str, str]) -> bool:
     """Whether requests go to an address that was named without a key for it."""
     if not settings.base_url or settings.api_key:
         return False
-    return not discover.sends_key(settings.base_url, environ)
+    return not discover.sends_key(settings.base_url, environ, settings.providers)
 
 
 def _approvals(settings: Settings, notes: Notes, *, ask: bool) -> Approvals:
@@ -161,44 +259,32 @@ async def _with_model(settings: Settings, history: Sequence[Message], notes: Not
         return settings
     if spoken := demo.speaker(history):
         return replace(settings, model=spoken)
-    found = await discover.look(os.environ)
-    told = discover.told(found)
-    if taken := next((each for each in found if each.model), None):
-        notes.line(f"No model was named. Found: {told}. Taking {taken.model}, because {taken.why}; -m names another.")
-        return replace(settings, model=taken.model)
-    if not at_terminal():
-        raise NoModelConfigured(f"No model was named. Found: {told}.")
-    notes.line(f"No model was named. Found: {told}. So this is the demo model, which is scripted and no AI.")
-    return replace(settings, model="demo")
+    try:
+        return await reach.with_found_model(settings, notes)
+    except NoModelConfigured as error:
+        if not at_terminal():
+            raise
+        notes.line(f"{error} So this is the demo model, which is scripted and no AI.")
+        return replace(settings, model="demo")
 
 
 def _line(settings: Settings, store: LogStore, approvals: Approvals) -> _Line:
-    model = settings.model
-    if model in demo.NAMES and not settings.base_url:
-        client = create_in_process_client(
-            model=model,
-            generate=demo.generate(model, pace=demo.PACE if sys.stdout.isatty() else 0.0),
-            retries=_DEMO_RETRIES,
-            store=store,
-            system_prompt=settings.system,
-            require_approval=approvals.needed,
-            wait_for=approvals.answer,
-        )
-        return _Line(client, demo.TOOLS, f"{model} (scripted, no AI)")
-    named = "" if settings.base_url or not model or model.partition(":")[0] in PROVIDERS else model
-    if meant := difflib.get_close_matches(named, demo.NAMES, n=1, cutoff=0.7):
-        raise ConfigurationError(f"There is no model {model!r}. Did you mean {meant[0]!r}?")
-    client = create_client(
-        model,
-        base_url=settings.base_url,
-        api_key=settings.api_key if settings.base_url else None,
-        style=settings.style,
+    client = reach.client(
+        settings,
+        pace=demo.PACE if sys.stdout.isatty() else 0.0,
         store=store,
-        system_prompt=settings.system,
         require_approval=approvals.needed,
         wait_for=approvals.answer,
     )
-    return _Line(client, None, model or client.model)
+    if reach.is_demo(settings):
+        return _Line(client, demo.TOOLS, f"{settings.model} (scripted, no AI)")
+    return _Line(client, None, settings.model or client.model)
+
+
+def _provider_of(model: str, settings: Settings) -> str | None:
+    """The provider that a model is named with. None: with none."""
+    name, separator, _ = model.partition(":")
+    return name if separator and (name in PROVIDERS or name in settings.providers) else None
 
 
 async def _conversation(settings: Settings, store: LogStore, notes: Notes) -> str:
@@ -214,7 +300,17 @@ async def _conversation(settings: Settings, store: LogStore, notes: Notes) -> st
     return name
 
 
-async def _piped() -> AsyncIterator[str]:
-    """The lines of stdin, as they come."""
+async def _piped(files: Sequence[str]) -> AsyncGenerator[Prompt]:
+    """The lines of stdin, as they come; the first with files. They may be anybody's words, so they name none."""
     while line := await asyncio.to_thread(sys.stdin.readline):
-        yield line.rstrip("\n")
+        if line.strip():
+            yield await asyncio.to_thread(attachments.prompt, line.rstrip("\n"), files)
+            files = ()
+
+
+def _remembered(settings: Settings) -> Path | None:
+    """Where the questions of a chat are remembered. None: nowhere."""
+    try:
+        return home(os.environ) / "history" if settings.keep else None
+    except ConfigurationError:
+        return None

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from toolnexus.cli import exits
+from toolnexus.cli.completion import conversations
 from toolnexus.cli.memory import changes, checking, listing, transcript, transfer
 from toolnexus.cli.options import CONTEXT, store
 from toolnexus.cli.render import Lines, Notes
@@ -22,7 +23,7 @@ try:
 except ImportError as exc:
     raise MissingExtra("The toolnexus commands", extra="cli") from exc
 
-_ID = click.argument("conversation", metavar="ID")
+_ID = click.argument("conversation", metavar="ID", shell_complete=conversations)
 _LIMIT = click.option(
     "-n", "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="How many to list."
 )
@@ -100,7 +101,7 @@ def undo(conversation: str, store: str | None, turns: int) -> int:
 
 
 @memory.command()
-@click.argument("conversations", metavar="ID...", nargs=-1, required=True)
+@click.argument("conversations", metavar="ID...", nargs=-1, required=True, shell_complete=conversations)
 @click.option("-f", "--yes", is_flag=True, help="Do not ask.")
 @store
 def rm(conversations: tuple[str, ...], store: str | None, yes: bool) -> int:
@@ -128,7 +129,7 @@ def import_(file: str, store: str | None, conversation: str | None) -> int:
 
 
 @memory.command()
-@click.argument("conversations", metavar="[ID...]", nargs=-1)
+@click.argument("conversations", metavar="[ID...]", nargs=-1, shell_complete=conversations)
 @store
 def check(conversations: tuple[str, ...], store: str | None) -> int:
     """Read conversations, or all, and say what is wrong with them. Exit code 5 if anything is. Changes nothing."""

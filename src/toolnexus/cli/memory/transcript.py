@@ -15,7 +15,7 @@ from toolnexus.cli.memory.listing import called
 from toolnexus.cli.pending import history
 from toolnexus.cli.render import WIDTH, Lines, call_line, cut
 from toolnexus.cli.stores import opened, read, unfolded, unknown
-from toolnexus.messages import read_arguments, text_of
+from toolnexus.messages import read_arguments, shown_text
 
 if TYPE_CHECKING:
     from toolnexus import Message
@@ -29,10 +29,15 @@ _NAME = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
 
 
 class Line(NamedTuple):
-    """A line to show."""
+    """A line to show.
+
+    Attributes:
+        who: Who said it, if it is the text of a message.
+    """
 
     text: str = ""
     style: str = ""
+    who: str = ""
 
 
 async def show(url: str | None, conversation_id: str, notes: Notes, *, full: bool) -> int:
@@ -47,7 +52,10 @@ async def show(url: str | None, conversation_id: str, notes: Notes, *, full: boo
             return await unknown(store, [conversation_id], notes)
     out = Lines()
     for line in told(conversation_id, *found, full=full):
-        out.line(line.text, style=line.style)
+        if line.who.startswith("assistant"):
+            out.said(line.who, line.text)
+        else:
+            out.line(f"{line.who}: {line.text}" if line.who else line.text, style=line.style)
     out.close()
     return exits.DONE
 
@@ -165,10 +173,10 @@ def _messages(messages: Sequence[Message], *, full: bool) -> Iterator[Line]:
     for position, message in enumerate(messages):
         if message["role"] == "tool":
             continue
-        text = text_of(message.get("content"))
+        text = shown_text(message.get("content"))
         mark = " (interrupted)" if message.get("interrupted") else ""
         if text or mark:
-            yield Line(f"{message['role']}{mark}: {text}", "cyan" if message["role"] == "user" else "")
+            yield Line(text, "cyan" if message["role"] == "user" else "", who=f"{message['role']}{mark}")
         for call in message.get("tool_calls", ()) if message["role"] == "assistant" else ():
             yield from _call(call["function"], results.get((position, call["id"])), full=full)
 
@@ -186,7 +194,7 @@ def _results(messages: Sequence[Message]) -> dict[tuple[int, str], Message]:
 
 
 def _call(function: FunctionCall, result: Message | None, *, full: bool) -> Iterator[Line]:
-    output = text_of(result.get("content")) if result else ""
+    output = shown_text(result.get("content")) if result else ""
     waits = result is not None and "request" in result
     mark = "…" if waits or result is None else "✗" if result.get("is_error") else "✓"
     style = {"✗": "red", "…": "yellow"}.get(mark, "dim")
