@@ -65,19 +65,22 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 # Layers from the bottom up. At run time a module imports its own layer and those below it, nothing above.
 LAYERS = [
     {"errors", "providers"},
-    {"_checks", "_foreign", "_json", "_strict", "_unicode", "clock", "messages"},
-    {"events", "tools", "hooks"},
+    {"_answer_json", "_checks", "_foreign", "_json", "_redaction", "_media", "_strict", "_text_calls", "_unicode"}
+    | {"clock", "messages"},
+    {"events", "tools", "hooks", "telemetry", "telemetry.*"},
     {"suspension"},
     {"_reopened", "dialects", "transport", "stores", "sources"},
-    {"dialects.*", "transport.*", "stores.*", "sources.*", "_endpoint", "_invoke", "_output", "_queue", "_workers"},
-    {"_callbacks", "_model", "_tally", "toolkit"},
-    {"_policy"},
+    {"dialects.*", "transport.*", "stores.*", "sources.*"}
+    | {"_endpoint", "_invoke", "_output", "_queue", "_workers", "parts"},
+    {"_answer_schema", "_answer_type"},
+    {"_callbacks", "_constrained", "_model", "_tally", "toolkit"},
+    {"_policy", "_tool_mode"},
     {"_batch"},
     {"_loop"},
     {"_turns"},
     {"_recorded", "_turns_plain"},
     {"_turns_logged"},
-    {"_source", "_stream", "blocking", "options"},
+    {"_fallback", "_provider_rows", "_source", "_stream", "blocking", "endpoints", "options"},
     {"_engine"},
     {"conversation"},
     {"client"},
@@ -86,7 +89,7 @@ LAYERS = [
     {"cli", "cli.*", "__main__"},
 ]
 PURE = {
-    *("messages", "_foreign", "_strict", "_unicode"),
+    *("messages", "_foreign", "_media", "_strict", "_text_calls", "_constrained", "_unicode"),
     *("tools", "events", "errors", "providers", "hooks", "dialects", "dialects.*"),
 }
 IMPURE = {"asyncio", "aiohttp", "io", "os", "pathlib", "random", "socket", "ssl", "threading", "time", "urllib.request"}
@@ -152,7 +155,7 @@ def test_imports_point_down(module: str) -> None:
 
 
 def test_messages_know_nothing_of_ours_but_errors() -> None:
-    parts = {"_foreign", "_strict", "_unicode"}
+    parts = {"_foreign", "_media", "_strict", "_unicode"}
     assert set().union(*(ours(module) for module in {"messages", *parts})) <= {"errors", *parts}
 
 
