@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from benchmarks import install, memory, processes, report, server, wire
+from benchmarks import install, memory, processes, report, server, tools, wire
 from benchmarks.contenders import floor, handwritten, ours
 from benchmarks.measure import Samples, cpu_per_delta, cpu_per_run, ratio, throughput
 from benchmarks.report import Row, judged
@@ -192,8 +192,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if arguments[:1] == ["memory"]:
         memory.main(arguments[1:])
         return
+    if arguments[:1] == ["tools"]:
+        tools.main(arguments[1:])
+        return
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description=__doc__, epilog="`python -m benchmarks memory`: remembered turns."
+        prog="python -m benchmarks",
+        description=__doc__,
+        epilog="`python -m benchmarks memory`: remembered turns. `… tools`: the built-in tools.",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a first impression")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write every sample to FILE")

@@ -1,0 +1,168 @@
+"""What was fetched, read: from bytes and what was said of them to text for a model. Pure, and it may take seconds."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import zlib
+from dataclasses import dataclass
+from email.message import Message
+from typing import Literal, TypeAlias
+
+from toolnexus import _media
+from toolnexus.errors import MissingExtra
+
+try:
+    from html_to_markdown import ConversionOptions, PreprocessingOptions, convert
+except ImportError as error:
+    raise MissingExtra("The built-in tools", extra="tools") from error
+
+Format: TypeAlias = Literal["text", "markdown", "html"]
+
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
+_UNTOLD = frozenset({"", "application/octet-stream", "binary/octet-stream"})
+_LOOKS_LIKE_HTML = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+_SNIFFED = 1024
+# WHATWG HTML, "prescan a byte stream to determine its encoding", in the two spellings that are in use; and XML, 4.3.3.
+_NAMED_INSIDE = re.compile(
+    rb"""<meta\b[^>]*?\bcharset\s*=\s*["']?\s*([A-Za-z0-9_:.-]+)|\A\s*<\?xml\b[^>]*?\bencoding\s*=\s*["']([\w.:-]+)""",
+    re.IGNORECASE,
+)
+_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+# WHATWG Encoding: what pages call by the left name is in truth the right one.
+_CALLED = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932"}
+_NO_CHARSETS = frozenset(
+    {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "utf-7", "undefined", "mbcs", "oem"}
+)
+
+
+class UnreadablePage(Exception):
+    """What was fetched cannot be read. The text says what it is."""
+
+
+def unpacked(data: bytes, encodings: str, most: int) -> tuple[bytes, bool]:
+    """A body without its `Content-Encoding`, at most `most` bytes of it, and whether that is not all.
+
+    Raises:
+        UnreadablePage: It is packed in a way that was not asked for, or damaged.
+    """
+    cut = len(data) > most
+    names = [name for each in encodings.lower().split(",") if (name := each.strip()) not in ("", "identity")]
+    for name in reversed(names):
+        if name not in ("gzip", "x-gzip", "deflate"):
+            raise UnreadablePage(f"The server packed its answer with {name[:40]!r}, which nobody asked for.")
+        data, more = _inflated(data, most, whole=not cut)
+        cut = cut or more
+    return data[:most], cut
+
+
+def _inflated(data: bytes, most: int, *, whole: bool) -> tuple[bytes, bool]:
+    # `deflate` is zlib's format by RFC 9110, 8.4.1.2, and bare on some servers.
+    bare = data[:1] != b"\x1f" and (data[:1] or b"x")[0] & 0x0F != 8
+    stream = zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS | 32)
+    try:
+        inflated = stream.decompress(data, most + 1)
+    except zlib.error as error:
+        raise UnreadablePage("The answer is damaged: it cannot be unpacked.") from error
+    if len(inflated) <= most and not stream.eof and whole:
+        raise UnreadablePage("The answer is damaged: it ends too early.")
+    return inflated[:most], len(inflated) > most
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a body is.
+
+    Attributes:
+        media_type: In lower case, without parameters; told from the body where the server does not say.
+        charset: As the server names it. None: it does not.
+    """
+
+    media_type: str
+    charset: str | None
+
+    @property
+    def is_html(self) -> bool:
+        return self.media_type in _HTML
+
+    @property
+    def is_text(self) -> bool:
+        return _media.is_textual(self.media_type)
+
+
+def kind_of(content_type: str, data: bytes) -> Kind:
+    """What a body is, by its `Content-Type`, else by its first bytes."""
+    header = Message()
+    header["content-type"] = content_type.replace("\n", " ").replace("\r", " ")
+    media_type = content_type.partition(";")[0].strip().lower()
+    charset = header.get_param("charset")
+    if media_type in _UNTOLD:
+        media_type = _media.media_type_of(data) or _told_from(data)
+    return Kind(media_type, charset if isinstance(charset, str) else None)
+
+
+def _told_from(data: bytes) -> str:
+    if _LOOKS_LIKE_HTML.match(data[:_SNIFFED]):
+        return "text/html"
+    return "application/octet-stream" if b"\0" in data[:_SNIFFED] and not _marked(data) else "text/plain"
+
+
+def decoded(data: bytes, kind: Kind, *, cut: bool = False) -> str:
+    """A body as text. A byte order mark wins over the header, the header over what the page says of itself.
+
+    Where nothing does: UTF-8 if it is valid, else windows-1252, as browsers take it. Damage becomes U+FFFD.
+
+    Args:
+        cut: Whether it may end in the middle of a character.
+    """
+    named = _marked(data) or _codec(kind.charset) or _codec(_inside(data, kind))
+    if named is not None:
+        return data.decode(named, "replace")
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(data, final=not cut)
+    except UnicodeDecodeError:
+        return data.decode("cp1252", "replace")
+
+
+def _marked(data: bytes) -> str | None:
+    return next((codec for mark, codec in _MARKS if data.startswith(mark)), None)
+
+
+def _inside(data: bytes, kind: Kind) -> str | None:
+    if not (kind.is_html or kind.media_type.endswith("xml")):
+        return None
+    found = _NAMED_INSIDE.search(data[: 4 * _SNIFFED])
+    name = (found[1] or found[2]).decode("ascii", "replace") if found else None
+    # It could be read so far, so it cannot be what it says.
+    return "utf-8" if name is not None and name.lower().startswith("utf-16") else name
+
+
+def _codec(name: str | None) -> str | None:
+    """Python's codec for a charset. None: there is none."""
+    try:
+        found = codecs.lookup((name or "").strip().strip("\"'")).name
+        b"x".decode(found, "replace")  # not all codecs are of text
+    except (LookupError, ValueError, UnicodeError):
+        return None
+    return None if found in _NO_CHARSETS else _CALLED.get(found, found)
+
+
+def rendered(html: str, url: str, form: Format) -> str:
+    """A page as Markdown with absolute links, as plain text, or as it is.
+
+    Args:
+        url: Where it came from; a `<base>` in it wins.
+    """
+    if form == "html":
+        return html
+    options = ConversionOptions(
+        output_format="markdown" if form == "markdown" else "plain",
+        base_url=url,
+        extract_metadata=False,
+        br_in_tables=True,
+        compact_tables=True,
+        inline_data_media="alt_text_only",
+        exclude_selectors=["svg"],
+        preprocessing=PreprocessingOptions(enabled=False),  # it takes headings for navigation
+    )
+    return (convert(html, options).content or "").strip()
