@@ -29,7 +29,7 @@ from toolnexus.errors import (
 )
 from toolnexus.messages import Message, copy_messages, normalise, repair
 from toolnexus.stores import records, transfer
-from toolnexus.stores.backend import NOTHING, Grant, Key, LogBackend, LogSlice, Owner, Page, Version
+from toolnexus.stores.backend import NOTHING, Grant, Key, LogBackend, LogSlice, Owner, Page, Record, Version
 from toolnexus.stores.hold import Hold
 from toolnexus.stores.log import Fields, Log, Turn
 from toolnexus.stores.process import this_process
@@ -42,6 +42,8 @@ _WAIT = 600.0
 """Seconds that an edit waits for a running turn."""
 _POLL = (0.02, 0.5)
 """Seconds between two looks at a conversation that another process holds: the first, and the longest."""
+_FEW = 2_000
+"""Records that are folded in on the event loop, in some 10 ms."""
 _CACHED = 200_000
 """Messages of all conversations together that are kept in memory."""
 
@@ -328,7 +330,7 @@ class LogStore:
                 if seen is None:
                     log, version = Log(), NOTHING
                     break
-                log, version = _followed(log, version, seen, id)
+                log, version = await _followed(log, version, seen, id)
                 if seen.lease is None or seen.lease.left <= 0:
                     break
 
@@ -363,10 +365,10 @@ class LogStore:
             return Hold(self.backend, grant, log, ttl=self._lease)
         if not grant.opened and grant.version.incarnation != version.incarnation:
             log = Log()
-        log.apply(grant.newer, conversation_id=key.id)
         hold = Hold(self.backend, grant, log, ttl=self._lease)
         stands = NOTHING if grant.version.last == 0 else grant.version
         try:
+            await _apply(log, grant.newer, key.id)
             if log.open is not None:
                 await hold.add(records.closed(log.open))
             await hold.add(*opening(log, stands))
@@ -423,14 +425,14 @@ class LogStore:
         seen = await self.backend.read(key, after=version)
         if seen is None:
             return None
-        log, version = _followed(log, version, seen, id)
+        log, version = await _followed(log, version, seen, id)
         self._cache.put(key, log, version)
         return log, version
 
     async def _fresh(self, key: Key, known: tuple[Log, Version] | None) -> tuple[Log, Version]:
         log, version = known or (Log(), NOTHING)
         seen = await self.backend.read(key, after=version)
-        return (Log(), NOTHING) if seen is None else _followed(log, version, seen, key.id)
+        return (Log(), NOTHING) if seen is None else await _followed(log, version, seen, key.id)
 
     def _key(self, id: str) -> Key:
         check_id(id)
@@ -462,7 +464,7 @@ class _Cache:
                 self._messages -= len(old.messages)
 
 
-def _followed(log: Log, version: Version, seen: LogSlice, conversation_id: str) -> tuple[Log, Version]:
+async def _followed(log: Log, version: Version, seen: LogSlice, conversation_id: str) -> tuple[Log, Version]:
     """The conversation with what was read folded in."""
     if seen.version.incarnation != version.incarnation:
         log, version = Log(), NOTHING
@@ -472,5 +474,13 @@ def _followed(log: Log, version: Version, seen: LogSlice, conversation_id: str) 
             f"{len(seen.records)} came after record {version.last}: some are lost. Nothing was changed.",
             conversation_id=conversation_id,
         )
-    log.apply(seen.records, conversation_id=conversation_id)
+    await _apply(log, seen.records, conversation_id)
     return log, seen.version
+
+
+async def _apply(log: Log, records: Sequence[Record], conversation_id: str) -> None:
+    """Fold records in that were read: many of them in a thread, so that others go on meanwhile."""
+    if len(records) > _FEW:
+        await asyncio.to_thread(log.apply, records, conversation_id=conversation_id)
+    else:
+        log.apply(records, conversation_id=conversation_id)
