@@ -56,8 +56,12 @@ from toolnexus.messages import Message as Message
 from toolnexus.parts import audio as audio
 from toolnexus.parts import file as file
 from toolnexus.parts import image as image
+from toolnexus.sources.builtin.workspace import Workspace as Workspace
+from toolnexus.sources.http import http_tool as http_tool
 from toolnexus.sources.native import define_tool as define_tool
 from toolnexus.sources.native import tool as tool
+from toolnexus.sources.openapi import http_tools_from_openapi as http_tools_from_openapi
+from toolnexus.sources.skills import SkillDef as SkillDef
 from toolnexus.stores import ConversationStore as ConversationStore
 from toolnexus.stores.file import FileStore as FileStore
 from toolnexus.stores.logstore import ConversationInfo as ConversationInfo

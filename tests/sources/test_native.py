@@ -9,20 +9,44 @@ import decimal
 import enum
 import functools
 import gc
+import ipaddress
 import json
 import pathlib
+import re
 import uuid
 import weakref
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NotRequired, Optional, TypedDict, TypeVar, Union
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    Optional,
+    TypedDict,
+    TypeVar,
+    Union,
+)
 
+import jsonschema
 import pydantic
 import pytest
+from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 from pydantic import Field
+from sdk_types import misfit
+from typing_extensions import TypeAliasType
+from wire_rules import check_anthropic, check_gemini, check_openai, check_responses
 
+from toolnexus import create_client
 from toolnexus._invoke import check, invoke
 from toolnexus.errors import ConfigurationError
 from toolnexus.sources.native import define_tool, tool
+from toolnexus.testing import ScriptedTransport, anthropic_reply, call, openai_reply
 from toolnexus.tools import InvalidArguments, Tool, ToolContext, ToolResult
 
 if TYPE_CHECKING:
@@ -73,7 +97,58 @@ class Tree(pydantic.BaseModel):
     children: list[Tree] = []
 
 
+class Letter(enum.StrEnum):
+    A = "a"
+
+
+class Mixed(enum.Enum):
+    ONE = 1
+    TWO = "two"
+
+
+class Place(NamedTuple):
+    x: int
+    name: str = ""
+
+
+class Cat(pydantic.BaseModel):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(pydantic.BaseModel):
+    kind: Literal["dog"]
+    name: str
+
+
+DOG: Any = {"kind": "dog", "name": "Rex"}
+
+
+@dataclasses.dataclass
+class Node:
+    value: int
+    next: Node | None = None
+
+
+class Renamed(pydantic.BaseModel):
+    origin: str = Field(alias="from")
+
+
+UserId = NewType("UserId", int)
+Nested = TypeAliasType("Nested", "list[int | Nested]")
+
 T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Pair(TypedDict, Generic[T, U]):
+    one: T
+    other: NotRequired[list[U]]
+
+
+@dataclasses.dataclass
+class Crate(Generic[T]):
+    content: T
 
 
 class Box(pydantic.BaseModel, Generic[T]):
@@ -99,7 +174,7 @@ ENTRY = {
     "additionalProperties": False,
 }
 
-# annotation, its schema, what a model sends, what the function gets
+# annotation, its schema (None: it is long), what a model sends, what the function gets
 FORMS: list[tuple[Any, Any, Any, Any]] = [
     (int, INTEGER, 5, 5),
     (int, INTEGER, "5", 5),
@@ -165,6 +240,39 @@ FORMS: list[tuple[Any, Any, Any, Any]] = [
     ),
     (Annotated[str, Field(title="Kept", max_length=3)], {**STRING, "title": "Kept", "maxLength": 3}, "x", "x"),
     (Annotated[int | None, Field(gt=0)], {"anyOf": [{**INTEGER, "exclusiveMinimum": 0}, NULL]}, None, None),
+    (frozenset[int], {"type": "array", "items": INTEGER, "uniqueItems": True}, [1], frozenset({1})),
+    (Set[int], {"type": "array", "items": INTEGER, "uniqueItems": True}, [1], frozenset({1})),
+    (Iterable[int], {"type": "array", "items": INTEGER}, ["1"], [1]),
+    (Collection[Entry], {"type": "array", "items": {"$ref": "#/$defs/Entry"}}, [{"a": 1}], [{"a": 1}]),
+    (Iterable, {"type": "array", "items": {}}, [1, "x"], [1, "x"]),
+    (tuple, {"type": "array", "items": {}}, [1, "x"], (1, "x")),
+    (list[list[int]], {"type": "array", "items": {"type": "array", "items": INTEGER}}, [[1], []], [[1], []]),
+    (dict[int, str], {"type": "object", "additionalProperties": STRING}, {"1": "x"}, {1: "x"}),
+    (Mapping[str, Any], {"type": "object", "additionalProperties": True}, {"a": [1]}, {"a": [1]}),
+    (dict[Letter, int], None, {"a": 1}, {Letter.A: 1}),
+    (Letter, {"$ref": "#/$defs/Letter"}, "a", Letter.A),
+    (Mixed, {"$ref": "#/$defs/Mixed"}, 1, Mixed.ONE),
+    (Literal["a", 1, None], {"enum": ["a", 1, None]}, None, None),
+    (Literal[Letter.A], {"type": "string", "const": "a"}, "a", Letter.A),
+    (Literal[True], {"type": "boolean", "const": True}, True, True),
+    (int | str | bool | None, {"anyOf": [INTEGER, STRING, {"type": "boolean"}, NULL]}, True, True),
+    (Place, None, [1, "home"], Place(1, "home")),
+    (Cat | Dog, {"anyOf": [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}]}, DOG, Dog(**DOG)),
+    (Annotated[Cat | Dog, Field(discriminator="kind")], None, DOG, Dog(**DOG)),
+    (Node, {"$ref": "#/$defs/Node"}, {"value": 1, "next": {"value": 2}}, Node(1, Node(2))),
+    (dict[str, list[Node]], None, {"a": [{"value": 1}]}, {"a": [Node(1)]}),
+    (Pair[int, str], {"$ref": "#/$defs/Pair"}, {"one": "1", "other": ["x"]}, {"one": 1, "other": ["x"]}),
+    (Crate[int], {"$ref": "#/$defs/Crate_int_"}, {"content": "1"}, Crate(1)),
+    (Nested, {"$ref": "#/$defs/Nested"}, [1, [2, []]], [1, [2, []]]),
+    (UserId, INTEGER, "1", 1),
+    (Renamed, {"$ref": "#/$defs/Renamed"}, {"from": "here"}, Renamed.model_validate({"from": "here"})),
+    (decimal.Decimal, None, "1.10", decimal.Decimal("1.10")),
+    (datetime.time, {"type": "string", "format": "time"}, "10:20:00", datetime.time(10, 20)),
+    (pydantic.AnyUrl, None, "https://example.com/", pydantic.AnyUrl("https://example.com/")),
+    (ipaddress.IPv4Address, {"type": "string", "format": "ipv4"}, "10.0.0.1", ipaddress.IPv4Address("10.0.0.1")),
+    (re.Pattern, {"type": "string", "format": "regex"}, "a+", re.compile("a+")),
+    (pydantic.JsonValue, {"$ref": "#/$defs/JsonValue"}, {"a": [1, None]}, {"a": [1, None]}),
+    (Annotated[list[int], Field(min_length=1)], {"type": "array", "items": INTEGER, "minItems": 1}, [1], [1]),
 ]
 
 
@@ -177,18 +285,98 @@ def test_an_annotation_is_shown_to_the_model_and_converts_what_it_sends(
 
     function.__annotations__["value"] = annotation
     made = define_tool(function)
-    assert made.input_schema["properties"] == {"value": schema}
+    if schema is not None:
+        assert made.input_schema["properties"] == {"value": schema}
     assert made.input_schema["required"] == ["value"]
     got = called(made, {"value": sent})
     assert got == received
     assert type(got) is type(received)
 
 
-def test_a_decimal_arrives_as_one() -> None:
-    def pay(amount: decimal.Decimal) -> decimal.Decimal:
-        return amount
+REPLIES: dict[str, Callable[[Any], Any]] = {
+    "openai": lambda sent: openai_reply(calls=[call("function", value=sent)]),
+    "anthropic": lambda sent: anthropic_reply(calls=[call("function", value=sent)]),
+    "responses": lambda sent: {
+        "id": "resp_1",
+        "status": "completed",
+        "model": "m",
+        "output": [
+            {"type": "function_call", "call_id": "c1", "name": "function", "arguments": json.dumps({"value": sent})}
+        ],
+    },
+    "gemini": lambda sent: {
+        "candidates": [
+            {
+                "content": {"parts": [{"functionCall": {"name": "function", "args": {"value": sent}}}]},
+                "finishReason": "STOP",
+            }
+        ]
+    },
+}
+LAST: dict[str, Any] = {
+    "openai": openai_reply("Done."),
+    "anthropic": anthropic_reply("Done."),
+    "responses": {
+        "id": "resp_2",
+        "status": "completed",
+        "model": "m",
+        "output": [
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]},
+        ],
+    },
+    "gemini": {"candidates": [{"content": {"parts": [{"text": "Done."}]}, "finishReason": "STOP"}]},
+}
+RULES: dict[str, Callable[[Any], None]] = {
+    "openai": check_openai,
+    "anthropic": check_anthropic,
+    "responses": check_responses,
+    "gemini": functools.partial(check_gemini, model="m"),
+}
+SDK_TYPES = {
+    "openai": CompletionCreateParamsNonStreaming,
+    "anthropic": MessageCreateParamsNonStreaming,
+    "responses": ResponseCreateParamsNonStreaming,
+}
+HOSTS = {"openai": "https://model.test/v1", "responses": "https://api.openai.com/v1"}
 
-    assert called(define_tool(pay), {"amount": "1.10"}) == decimal.Decimal("1.10")
+
+def declared(style: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The schema of the arguments in a request."""
+    [tool] = body["tools"]
+    about = tool["function"] if style == "openai" else tool
+    return about["input_schema" if style == "anthropic" else "parameters"]
+
+
+def accepts(schema: Any, sent: Any) -> bool:
+    return jsonschema.Draft202012Validator(schema).is_valid({"value": sent})
+
+
+@pytest.mark.parametrize("style", REPLIES)
+@pytest.mark.parametrize(("annotation", "schema", "sent", "received"), FORMS, ids=lambda value: str(value)[:40])
+async def test_each_wire_can_say_an_annotation_and_its_argument_arrives(
+    annotation: Any, schema: Any, sent: Any, received: Any, style: str
+) -> None:
+    got: list[Any] = []
+
+    def function(value: Any) -> str:
+        got.append(value)
+        return "done"
+
+    function.__annotations__["value"] = annotation
+    transport = ScriptedTransport(REPLIES[style](sent), LAST[style])
+    base_url = HOSTS.get(style, "https://model.test")
+    async with create_client("m", base_url=base_url, style=style, api_key="k", transport=transport) as client:
+        result = await client.run("Go.", [function])
+
+    assert (result.text, result.tool_calls[0].output) == ("Done.", "done")
+    assert got == [received]
+    assert type(got[0]) is type(received)
+    for request in transport.requests:
+        body = request.json
+        RULES[style](body)
+        if style in SDK_TYPES:
+            assert misfit(body, SDK_TYPES[style]) is None
+            assert accepts(declared(style, body), sent) or not accepts(define_tool(function).input_schema, sent)
 
 
 def test_the_whole_schema_of_a_function() -> None:
@@ -457,6 +645,39 @@ def test_types_of_the_function_around_are_found_while_it_runs() -> None:
         return local.n
 
     assert called(define_tool(use), {"local": {"n": 4}}) == 4
+
+
+def test_decorated_functions_are_shown_as_what_they_wrap() -> None:
+    def logged(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    @logged
+    def add(a: int, b: int = 1) -> int:
+        """Add."""
+        return a + b
+
+    @functools.cache
+    def double(a: int) -> int:
+        """Double."""
+        return a * 2
+
+    class Scale:
+        def by(self, a: int, factor: int) -> int:
+            """Scale."""
+            return a * factor
+
+        ten = functools.partialmethod(by, factor=10)
+
+    for function, described in [(add, "Add."), (double, "Double."), (Scale().ten, "Scale.")]:
+        made = define_tool(function)
+        assert (made.description, made.input_schema["properties"]["a"]) == (described, INTEGER)
+    assert called(define_tool(add), {"a": "2"}) == 3
+    assert called(define_tool(double), {"a": "2"}) == 4
+    assert called(define_tool(functools.partial(Scale().by, factor=10)), {"a": "2"}) == 20
 
 
 async def test_coroutine_functions_stay_coroutine_functions() -> None:

@@ -6,8 +6,9 @@ import re
 import sys
 import types
 import typing
+from collections import abc
 from collections.abc import Mapping
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, cast, get_args, get_origin
 
 import pydantic_core
 import typing_extensions
@@ -48,17 +49,26 @@ def drop_titles(definitions: Mapping[str, dict[str, Any]]) -> None:
             del inner["title"]
 
 
+_LISTS = frozenset({abc.Iterable, abc.Collection})
+"""What pydantic does not read, or reads lazily, so that a wrong item would be found in the middle of a call."""
+
+
 def portable(hint: Any, above: tuple[Any, ...] = ()) -> Any:
-    """`hint` with each `typing.TypedDict` in the form that pydantic can read on Python 3.11."""
-    if sys.version_info >= (3, 12) or hint in above:
-        return hint
-    if isinstance(hint, type) and type(hint).__module__ == "typing" and typing.is_typeddict(hint):
-        return _portable_dict(hint, (*above, hint))
-    parts = get_args(hint)
-    new = tuple(portable(part, above) for part in parts)
-    if all(one is other for one, other in zip(parts, new, strict=True)):
+    """`hint` in types that pydantic can read: `Iterable` and `Collection` as lists; on Python 3.11, each
+    `typing.TypedDict` in the form that it demands there."""
+    if hint in above:
         return hint
     origin: Any = get_origin(hint)
+    kind = origin or hint
+    parts = get_args(hint)
+    if sys.version_info < (3, 12) and type(kind).__module__ == "typing" and typing.is_typeddict(kind):
+        variables = kind.__parameters__ if parts else ()
+        return _portable_dict(kind, dict(zip(variables, parts, strict=True)), (*above, hint))
+    new = tuple(portable(part, above) for part in parts)
+    if isinstance(kind, type) and kind in _LISTS:
+        return list[new] if new else list
+    if all(one is other for one, other in zip(parts, new, strict=True)):
+        return hint
     if origin is Annotated:
         return Annotated[(new[0], *hint.__metadata__)]
     return typing.Union[new] if origin is types.UnionType else origin[new]  # noqa: UP007 - made from values
@@ -68,18 +78,27 @@ typed_dict: Any = typing_extensions.TypedDict
 """Called to make such types, which type checkers know for literal fields only."""
 
 
-def _portable_dict(hint: Any, above: tuple[Any, ...]) -> Any:
+def _portable_dict(hint: Any, arguments: Mapping[Any, Any], above: tuple[Any, ...]) -> Any:
     fields: dict[str, Any] = {}
     for name, annotation in typing.get_type_hints(hint, include_extras=True).items():
         wrapper = get_origin(annotation)
-        if wrapper in (typing.Required, typing.NotRequired):
-            fields[name] = wrapper[portable(get_args(annotation)[0], above)]
-        elif name in hint.__required_keys__:
-            fields[name] = typing.Required[portable(annotation, above)]
+        if wrapper not in (typing.Required, typing.NotRequired):
+            wrapper = typing.Required if name in hint.__required_keys__ else typing.NotRequired
         else:
-            fields[name] = typing.NotRequired[portable(annotation, above)]
+            (annotation,) = get_args(annotation)
+        fields[name] = wrapper[portable(_filled(annotation, arguments), above)]
     made = typed_dict(hint.__name__, fields)
     made.__doc__ = hint.__doc__
     if config := getattr(hint, "__pydantic_config__", None):
         made.__pydantic_config__ = config
     return made
+
+
+def _filled(annotation: Any, arguments: Mapping[Any, Any]) -> Any:
+    """An annotation with the arguments of a generic class in place of its type variables."""
+    if isinstance(annotation, typing.TypeVar):
+        return arguments.get(annotation, annotation)
+    if isinstance(annotation, type):
+        return cast("Any", annotation)
+    variables = getattr(annotation, "__parameters__", ())
+    return annotation[tuple(arguments.get(each, each) for each in variables)] if variables else annotation

@@ -47,6 +47,10 @@ class Skills:
         """The names of the skills that a model can load, in their order."""
         return [skill.definition.name for skill in self._skills]
 
+    def get(self, name: str) -> Skill | None:
+        """The skill of this name. None: a model cannot load one."""
+        return next((skill for skill in self._skills if skill.definition.name == name), None)
+
     def tool(self) -> Tool | None:
         """The tool `skill`, always the same one. None: there are no skills."""
         return self._tool
