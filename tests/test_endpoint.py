@@ -182,9 +182,31 @@ def test_a_servers_own_form_of_its_address_is_understood(address: str, url: str)
     assert endpoint.target.provider.name == "ollama"
 
 
+def test_an_address_to_listen_on_is_none_of_a_provider_elsewhere() -> None:
+    environ = {"OPENAI_BASE_URL": "0.0.0.0:8080", "OPENAI_API_KEY": "k"}
+    assert found("openai:m", environ=environ).target.host == "https://0.0.0.0:8080"
+    with pytest.raises(ConfigurationError, match="OPENAI_BASE_URL has to begin with https://"):
+        found("openai:m", environ={**environ, "OPENAI_BASE_URL": ":8080"})
+
+
 def test_a_row_without_an_address_of_its_own_says_how_to_give_it_one() -> None:
     assert "AZURE_OPENAI_ENDPOINT" in refused("azure:gpt", api_key="k")
     assert "AWS_REGION" in refused("bedrock:gpt", api_key="k")
+
+
+def test_an_address_and_a_key_that_are_both_missing_are_said_at_once() -> None:
+    said = refused("azure:gpt")
+    assert "Set AZURE_OPENAI_ENDPOINT, or" in said
+    assert said.endswith("It wants an API key as well. Set AZURE_OPENAI_API_KEY, or give api_key=.")
+    assert "AWS_BEARER_TOKEN_BEDROCK" in refused("bedrock:gpt")
+    assert "as well" not in refused("azure:gpt", environ={"AZURE_OPENAI_API_KEY": "k"})
+    assert "as well" not in refused("azure:gpt", headers={"Authorization": "Bearer k"})
+
+
+@pytest.mark.parametrize("given", ["my-resource", "My-Resource", " my-resource "])
+def test_the_name_of_a_resource_is_its_address(given: str) -> None:
+    environ = {"AZURE_OPENAI_ENDPOINT": given, "AZURE_OPENAI_API_KEY": "k"}
+    assert found("azure:gpt", environ=environ).url == "https://my-resource.openai.azure.com/openai/v1/responses"
 
 
 @pytest.mark.parametrize("region", ["evil.test/", "eu-west-1.evil.test#", "EU", "a b"])

@@ -81,6 +81,7 @@ async def test_a_refused_key_is_an_auth_error_that_does_not_show_it() -> None:
             await at(there, api_key=KEY).models(timeout=10)
     assert (caught.value.kind, caught.value.status) == ("auth", 401)
     assert "canary" not in str(caught.value)
+    assert str(caught.value).endswith(" The key is that of api_key=.")
 
 
 async def test_nobody_waits_longer_than_asked_for() -> None:

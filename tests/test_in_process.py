@@ -225,7 +225,7 @@ async def test_an_answer_of_another_shape_says_what_came_and_what_is_expected(gi
 @pytest.mark.parametrize(
     ("pieces", "named"),
     [
-        (["Hello"], "ended after 1 pieces"),
+        (["Hello"], "ended after 1 piece of"),
         ([], "ended after 0 pieces"),
         ([{"content": "x"}, "more"], "went on after its reply"),
         (["Hello", 5], "gave a int"),

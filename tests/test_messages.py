@@ -733,6 +733,11 @@ def test_a_prompt_is_made_valid_unicode_and_copied() -> None:
     assert part["text"] == "a\ud83d"
 
 
+def test_a_prompt_may_have_plain_texts_among_its_parts() -> None:
+    text = {"type": "text", "text": "What is this\ufffd?"}
+    assert prompt_message(["What is this\ud800?", IMAGE]) == {"role": "user", "content": [text, IMAGE]}
+
+
 @pytest.mark.parametrize(
     ("prompt", "complaint"),
     [
@@ -743,7 +748,8 @@ def test_a_prompt_is_made_valid_unicode_and_copied() -> None:
         (None, "The prompt is missing"),
         (b"Hi", "The prompt is of the type bytes"),
         ({"role": "user"}, "The prompt is of the type dict"),
-        (["Hi"], r"prompt\[0\] is of the type str; a prompt takes text, image_url, input_audio and file parts"),
+        ([7], r"prompt\[0\] is of the type int; a prompt takes text, image_url, input_audio and file parts"),
+        (["", " \n"], "nothing to ask"),
         ([IMAGE, {"type": "input_audio"}], r"prompt\[1\] is a part of the type 'input_audio'; expected \{'type'"),
         ([IMAGE, {"type": "video"}], r"prompt\[1\] is a part of the type 'video'; a prompt takes text, image_url, "),
         ([{"type": "file"}], r"prompt\[0\] is a part of the type 'file'"),

@@ -78,6 +78,8 @@ def test_an_image_is_the_same_from_a_path_from_bytes_and_from_a_data_url(tmp_pat
 
 def test_what_is_at_a_url_stays_there() -> None:
     url = "https://example.org/pier.png?size=2"
+    with pytest.raises(ConfigurationError, match="detail is 'mid'; it can be 'low', 'high' or 'auto'"):
+        image(url, detail="mid")
     assert image(url, detail="low") == {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
     assert file(url) == {"type": "image_url", "image_url": {"url": url}}
     assert file("https://example.org/report", name="Report") == {
@@ -214,6 +216,7 @@ def test_any_text_is_attached_as_it_is(text: str) -> None:
         (lambda _: image(b"\0\1"), r"cannot be told what .*media_type=, such as 'image/png'"),
         (lambda _: audio(b"\0\1"), r"cannot be told what .*media_type=, such as 'audio/wav'"),
         (lambda _: file(b"\0\1"), r"cannot be told what .*media_type=, such as 'application/pdf'"),
+        (lambda _: file(b"\0\1"), "^What was given as bytes is of an unknown kind: "),
         (lambda here: file(here / "latin.csv"), r"latin\.csv' is text/csv, but neither UTF-8 nor UTF-16\. Convert"),
         (lambda _: image(PNG, media_type="png"), r"media_type is 'png'; expected one such as 'image/png'"),
         (lambda _: image("data:image/png;base64,???"), "data URL to attach is damaged"),

@@ -204,6 +204,79 @@ async def test_what_is_no_json_is_not_guessed_at(said: str) -> None:
         await client.run("?", output_type=Point)
 
 
+class Grade(Enum):
+    GOOD = "good enough"
+    ONE = "1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "value"),
+    [
+        (Literal["yes", "no"], "yes", "yes"),
+        (Literal["yes", "no"], "  no\n", "no"),
+        (Literal["1", "2"], "2", "2"),
+        (Grade, "good enough", Grade.GOOD),
+        (Grade, "1", Grade.ONE),
+        (int, "5", 5),
+        (bool, "True", True),
+        (date, "2031-05-04", date(2031, 5, 4)),
+        (str, "It rains.", "It rains."),
+        (str, "5", "5"),
+        (str | None, "null", None),
+        (int | str, "five", "five"),
+        (Point | Colour, "red", Colour.RED),
+        ({"enum": ["yes", "no"]}, "yes", "yes"),
+        ({"type": "string"}, "null", "null"),
+    ],
+    ids=str,
+)
+async def test_a_plain_value_may_be_said_bare(kind: Any, said: str, value: Any) -> None:
+    client, _ = in_words(said)
+    assert (await client.run("?", output_type=kind)).output == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Literal["yes", "no"], "Yes, of course."),
+        (Colour, "It is red."),
+        (int, "five"),
+        (list[str], "red"),
+        (Point, "red"),
+        (str, '{"value": 5}'),
+        (str, '{"value": "cut o'),
+        (str, '"cut o'),
+        (str, 'Here: {"value": 5}'),
+        (str, "```\n5\n```"),
+        (str, " \n"),
+        (Colour, "[red]"),
+    ],
+    ids=str,
+)
+async def test_a_bare_answer_is_not_guessed_at(kind: Any, said: str) -> None:
+    client, _ = in_words(said, said)
+    with pytest.raises(InvalidOutput):
+        await client.run("?", output_type=kind)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [
+        ({"type": "obj"}, ": type: 'obj' is not"),
+        ({"anyOf": [{"type": "strin"}]}, ": anyOf/0/type: 'strin' is not"),
+        ({"type": "array", "items": {"$ref": "#/$defs/x"}}, "'#/$defs/x'"),
+        ({"$ref": "#/items"}, "'#/items'"),
+        ({"$ref": "#/$defs/x", "$defs": []}, "$defs"),
+    ],
+)
+async def test_what_is_wrong_with_a_schema_is_said_of_the_place_where_it_was_written(wrong: Any, place: str) -> None:
+    client, _ = in_words()
+    with pytest.raises(ConfigurationError) as caught:
+        await client.run("?", output_type=wrong)
+    assert place in str(caught.value)
+    assert "properties" not in str(caught.value)
+
+
 def test_type_checkers_know_the_output() -> None:
     async def never(client: Client) -> None:
         assert_type(await client.run("?", output_type=Trip), RunResult[Trip])
@@ -314,7 +387,7 @@ async def test_what_the_anthropic_option_cannot_say_is_asked_by_a_tool(kind: Any
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 async def test_a_schema_is_an_object_without_the_noise_of_titles(kind: Any) -> None:
-    client, model = in_words("no", "no")
+    client, model = in_words("{", "{")
     with pytest.raises(InvalidOutput):
         await client.run("?", output_type=kind)
     schema = schema_of(model.requests[0])

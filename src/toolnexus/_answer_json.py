@@ -53,6 +53,17 @@ def read(text: str) -> Any:
     raise Misfit(f"The answer is not JSON: {reason[:200]}", shown="It is not JSON.")
 
 
+def bare(text: str) -> str | None:
+    """A text without the white space around it, if nothing in it looks as if it was to be JSON. None: something does.
+
+    A number or a word that JSON knows, such as `true`, may be meant as the text that it is.
+    """
+    text = text.strip()
+    if not text or text[0] in '{["' or _OPENING.search(text) or any(map(_FENCE.match, text.splitlines())):
+        return None
+    return text
+
+
 def _fenced(text: str) -> Iterator[str]:
     """The insides of fenced blocks. One that never ends is none."""
     fence = ""

@@ -6,6 +6,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -57,10 +58,18 @@ class AnswerType:
             raise Misfit(said, shown=said, repairable=False) from error
 
     def _read(self, text: str) -> Any:
-        value: Any = _answer_json.read(text)
-        if self._wrapped and isinstance(value, dict) and cast("dict[str, Any]", value).keys() == {_VALUE}:
-            value = cast("dict[str, Any]", value)[_VALUE]  # models forget the key, and then it is the value
-        return self._validate(value)
+        try:
+            value: Any = _answer_json.read(text)
+            if self._wrapped and isinstance(value, dict) and cast("dict[str, Any]", value).keys() == {_VALUE}:
+                value = cast("dict[str, Any]", value)[_VALUE]  # models forget the key, and then it is the value
+            return self._validate(value)
+        except Misfit:
+            bare = _answer_json.bare(text) if self._wrapped else None
+            if bare is None:
+                raise
+            with suppress(Misfit):
+                return self._validate(bare)  # they forget the quotes as well: yes, red
+            raise  # of what is no JSON, it is said that it is none
 
 
 async def answer_type(given: Any) -> AnswerType:
@@ -94,8 +103,9 @@ def _encoded(schema: Mapping[str, Any]) -> bytes:
 @functools.lru_cache(_KEPT)
 def _of_schema(encoded: bytes) -> AnswerType:
     own: dict[str, Any] = _json.loads(encoded)
-    schema, wrapped = _with_object(own)
     try:
+        _schemas.check_form(own)  # by itself, so that what is wrong is said to be where the caller wrote it
+        schema, wrapped = _with_object(own)
         check = _schemas.checker(schema)
     except BrokenSchema as error:
         raise ConfigurationError(f"output_type is no JSON Schema that can be used: {error}") from error

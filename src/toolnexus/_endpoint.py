@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -50,6 +51,8 @@ class Endpoint:
         headers: What every request carries, names in lower case.
         model: The model id that is asked when a call names none.
         secrets: What must not be shown to anybody.
+        key_from: What the key was taken from: a variable, `api_key=` or `headers=`. Empty: requests carry none.
+        address_from: What can move it elsewhere: a variable, or `base_url=`.
     """
 
     url: str = field(repr=False)
@@ -60,6 +63,8 @@ class Endpoint:
     target: Target
     model: str
     secrets: tuple[str, ...] = field(repr=False)
+    key_from: str
+    address_from: str
 
     def url_of(self, model: str, *, stream: bool) -> str:
         """The URL of a request to a model."""
@@ -73,6 +78,22 @@ class Endpoint:
     def shown_url(self) -> str:
         """The URL without its query, for people."""
         return self.url_of(self.model, stream=False).partition("?")[0]
+
+    @property
+    def whose_key(self) -> str:
+        """What is said when a key is refused: where it came from, or that there was none."""
+        if self.key_from:
+            return f"The key is that of {self.key_from}."
+        return f"No key was sent. {_ways(self.target.provider)}"
+
+    @property
+    def way_there(self) -> str:
+        """What is said when nothing answers: how the server is started, or what may be between."""
+        if is_local(self.url):
+            start = self.target.provider.start
+            way = f"Start it with `{start}`" if start else "Start the server"
+            return f"{way}, or say with {self.address_from} where it is."
+        return f"Check the network, whether it wants a proxy (HTTPS_PROXY), and {self.address_from}."
 
     def redact(self, text: str) -> str:
         """Replace the secrets in `text`, also where they are percent-encoded, JSON-escaped or in base64."""
@@ -112,6 +133,8 @@ def resolve(
         raise NoModelConfigured(_no_model(environ, providers))
     if style is not None:
         _check_style(style)
+    given = checked_headers(headers or {})
+    signed = not _AUTH_HEADERS.isdisjoint(given)
     if base_url is None and _URL.match(model):
         base_url, _, model = model.partition("#")
         if not model.strip():
@@ -123,17 +146,19 @@ def resolve(
     else:
         row, model = _named(model, style, providers)
         wire = style or _best_style(row)
-        base = _home(row, wire, environ)
+        try:
+            base = _home(row, wire, environ)
+        except ConfigurationError as error:
+            if key_required and row.key_required and not (signed or api_key or key_variable(row, environ)):
+                error.args = (f"{error} It wants an API key as well. {_ways(row)}",)  # both at once
+            raise
         if style is None and not _is_at(row, _origin(base)):
             # Somebody's gateway. All of them speak the oldest style, few the newest.
             wire = _style_at(base, row) or (_DEFAULT_STYLE if _DEFAULT_STYLE in row.styles else wire)
 
-    given = checked_headers(headers or {})
-    key, key_headers = _credentials(row, wire, api_key, environ)
-    signed = not _AUTH_HEADERS.isdisjoint(given)
+    key, key_from, key_headers = _credentials(row, wire, api_key, environ)
     if row.key_required and key_required and not key and not signed:
-        way = f"Set {' or '.join(row.keys)}, or give api_key=." if row.keys else "Give api_key=."
-        raise MissingKey(f"{row.name} wants an API key. {way}")
+        raise MissingKey(f"{row.name} wants an API key. {_ways(row)}")
     if signed and api_key is None:
         key_headers = {}
 
@@ -155,7 +180,28 @@ def resolve(
         target=Target(style=wire, host=_origin(base), provider=row),
         model=model,
         secrets=(key, *_redaction.secrets_in(sent, base.query)),
+        key_from="headers=" if signed and not key_headers else key_from,
+        address_from=(base_url is None and row.base_url_variable) or "base_url=",
     )
+
+
+def is_local(url: str) -> bool:
+    """Whether an address is on this machine."""
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def key_variable(row: Provider, environ: Mapping[str, str]) -> str | None:
+    """The variable that a provider's key is taken from. None: none is set."""
+    return next((name for name in row.keys if environ.get(name, "").strip()), None)
+
+
+def _ways(row: Provider) -> str:
+    """How a key is given."""
+    return f"Set {' or '.join(row.keys)}, or give api_key=." if row.keys else "Give api_key=."
 
 
 def provider_for(origin: str, providers: Mapping[str, Provider] = PROVIDERS) -> Provider:
@@ -249,6 +295,8 @@ def _home(row: Provider, style: str, environ: Mapping[str, str]) -> SplitResult:
     """The base URL of a row: from its own variable, or as the table has it."""
     variable = row.base_url_variable
     if variable is not None and (given := environ.get(variable, "").strip()):
+        if _FIELD.findall(row.base_url) and not row.url_fields and re.fullmatch(_LABEL, given.lower()):
+            given = _FIELD.sub(given.lower(), row.base_url)  # not the address but what is special in it
         return parsed_url(_with_scheme(given, row), variable)
 
     def value(match: re.Match[str]) -> str:
@@ -274,7 +322,8 @@ def _with_scheme(address: str, row: Provider) -> str:
     if match is None:
         return f"{home.scheme}://{address}"  # to be refused, or a path that says more
     host, port = match.groups()
-    if host in ("", "0.0.0.0", "[::]"):  # noqa: S104 - "every interface" is no address to connect to
+    # "Every interface" is no address to connect to; of a server elsewhere it is no address at all.
+    if row.local and host in ("", "0.0.0.0", "[::]"):  # noqa: S104
         host = home.hostname
     return f"{home.scheme}://{host}{port or (f':{home.port}' if home.port else '')}"
 
@@ -344,24 +393,24 @@ def _squeezed(path: str) -> str:
 
 def _credentials(
     row: Provider, style: str, api_key: str | None, environ: Mapping[str, str]
-) -> tuple[str, dict[str, str]]:
-    """The key, empty if there is none, and the header that carries it."""
-    key, where = api_key, "api_key"
+) -> tuple[str, str, dict[str, str]]:
+    """The key, empty if there is none, what it was taken from, and the header that carries it."""
+    key, where = api_key, "api_key="
     if key is None:
-        where = next((name for name in row.keys if environ.get(name, "").strip()), "")
+        where = key_variable(row, environ) or ""
         key = environ.get(where, "")
     if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
         raise ConfigurationError(f"api_key is of the type {type(key).__name__}; give a str.")
     key = key.strip()
     if not key:
-        return "", {}
+        return "", "", {}
     if _KEY.fullmatch(key) is None:
         raise ConfigurationError(f"The key in {where} has a space, a control or a non-ASCII character. Copy it again.")
     # A host without a row expects what the owner of its wire does.
     auth = row.style_auth.get(style, row.auth) if row.name else PROVIDERS.get(style, row).auth
     if auth == "bearer" or where in row.bearer_keys:
-        return key, {"authorization": f"Bearer {key}"}
-    return key, {auth: key}
+        return key, where, {"authorization": f"Bearer {key}"}
+    return key, where, {auth: key}
 
 
 def _from_environment(row: Provider, environ: Mapping[str, str]) -> dict[str, str]:

@@ -67,6 +67,8 @@ class Settings:
         at_least("max_tokens", self.max_tokens, 1, whole=True, optional=True)
         for name in ("timeout", "reader_timeout"):
             at_least(name, getattr(self, name), 0, optional=True)
+        if self.system_prompt is not None and not isinstance(self.system_prompt, str):  # pyright: ignore[reportUnnecessaryComparison, reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"system_prompt is of the type {type(self.system_prompt).__name__}; give a text.")
 
 
 class Engine:
@@ -75,7 +77,7 @@ class Engine:
     def __init__(self, source: ModelSource, settings: Settings) -> None:
         self.source = source
         self._settings = settings
-        self._hooks = (settings.hooks,) if isinstance(settings.hooks, Hooks) else tuple(settings.hooks)
+        self._hooks = _hooks(settings.hooks)
         self._asking = Asking(
             approval=_approval(settings.require_approval), wait_for=settings.wait_for, now=settings.clock.now
         )
@@ -280,7 +282,7 @@ class Engine:
         run = Run(
             model=self.source.model(None if wanted is None else wanted.schema),
             model_id=options.model or self.source.name,
-            system=settings.system_prompt,
+            system=_system(settings.system_prompt, toolkit),
             tools=() if toolkit is None else toolkit.tools(),
             hooks=self._hooks,
             asking=self._asking,
@@ -299,6 +301,12 @@ class Engine:
         if watch is not None:
             await within(deadline, watch.begin(_about(run, self.source)))
         return run
+
+
+def _system(own: str, toolkit: Toolkit | None) -> str:
+    """The system prompt of a run: the client's, and what the toolkit says of its skills."""
+    skills = "" if toolkit is None else toolkit.skills_prompt()
+    return "\n\n".join(filter(None, (own, skills)))
 
 
 def _about(run: Run, source: ModelSource) -> About:
@@ -331,6 +339,16 @@ def _check_parts(asked: Message, model: str, source: ModelSource) -> None:
             f"prompt[{place}] is {what}, which {model!r} cannot be sent here. It takes {', '.join(sorted(takes))}. "
             "Leave it out, give it in another form, or choose another model."
         )
+
+
+def _hooks(given: Hooks | Sequence[Hooks]) -> tuple[Hooks, ...]:
+    if isinstance(given, Hooks):
+        return (given,)
+    listed = tuple(given) if isinstance(given, Iterable) else (given,)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if wrong := [each for each in listed if not isinstance(each, Hooks)]:  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = type(wrong[0]).__name__
+        raise ConfigurationError(f"hooks has a {kind}; give Hooks(before_tool=…), say, or a list of such.")
+    return listed
 
 
 def _approval(given: Approval | Iterable[str] | None) -> Approval | None:

@@ -146,6 +146,8 @@ class HTTPModel:
                 failure = self._redacted(error)
             else:
                 return
+            if isinstance(failure, ConnectionFailed) and not failure.request_sent and failure.retryable:
+                failure.args = (f"{failure} {self._endpoint.way_there}",)
             if shown or isinstance(failure, RunTimeout):
                 raise failure
             if self._learn(request.model, body, failure):
@@ -165,7 +167,7 @@ class HTTPModel:
         answering = self._transport.post(url, headers=endpoint.headers, body=data, limits=self._limits)
         answer = await (answering if deadline is None else within(deadline, answering))
         if answer.status >= 300:
-            raise self._refusal(answer.status, answer.headers, answer.body)
+            raise self._refusal(request.model, answer.status, answer.headers, answer.body)
         return _parts(self._read(answer.body, answer.headers, request))
 
     async def _streamed(self, request: Request, data: bytes, deadline: float | None) -> AsyncGenerator[ReplyPart, None]:
@@ -175,7 +177,7 @@ class HTTPModel:
         async with exchange if deadline is None else _Entered(exchange, deadline) as answer:
             chunks = answer.chunks() if deadline is None else _Bounded(answer.chunks(), deadline)
             if answer.status >= 300:
-                raise self._refusal(answer.status, answer.headers, await _beginning(chunks))
+                raise self._refusal(request.model, answer.status, answer.headers, await _beginning(chunks))
             head = await _head(chunks)
             if not _is_stream(head, answer.headers):
                 whole = head + b"".join([chunk async for chunk in chunks])
@@ -238,7 +240,7 @@ class HTTPModel:
         kind = headers.get("content-type", "").partition(";")[0].strip() or "of no content type"
         return f"The answer ({kind}) from {self._endpoint.shown_url}"
 
-    def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> ToolnexusError:
+    def _refusal(self, model: str, status: int, headers: Mapping[str, str], body: bytes) -> ToolnexusError:
         """The error that an answer with a status of 300 or more is."""
         redact = self._endpoint.redact  # before it is read: a quoted part of it could be hard to recognise
         if status < 400:
@@ -251,10 +253,17 @@ class HTTPModel:
             )
         error = fault(status, headers, redact(body.decode("utf-8", "replace")).encode(), now=self._clock.now())
         assert error is not None, "a status of 300 or more is an error"
-        if status == 400 and (note := self._endpoint.target.provider.note):
-            error.args = (f"{error} {note}",)
+        row = self._endpoint.target.provider
+        told = [str(error)]
+        if error.kind == "auth":
+            told.append(self._endpoint.whose_key)
+        if status == 400 and row.note:
+            told.append(row.note)
         if status in (404, 405):
-            error.args = (f"{error} The URL was {self._endpoint.shown_url}.",)
+            told.append(f"The URL was {self._endpoint.shown_url}.")
+        if error.kind == "not_found" and row.get_model:
+            told.append(f"Get the model with `{row.get_model.replace('{model}', model)}`.")
+        error.args = (" ".join(told),)
         return error
 
     def _learn(self, model: str, body: Mapping[str, Any], failure: ToolnexusError) -> bool:

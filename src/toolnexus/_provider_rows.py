@@ -221,7 +221,10 @@ _READERS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "tells_cost": _FLAG,
     "models_path": _PATH,
     "probe": _PATH,
+    "lists_instead": _A_TEXT,
     "local": _FLAG,
+    "start": _A_TEXT,
+    "get_model": _A_TEXT,
     "note": _A_TEXT,
 }
 """What each field of a row has to be, in words, and how it is read."""

@@ -83,7 +83,8 @@ class Client:
         """One prompt to its answer, remembered nowhere.
 
         Args:
-            prompt: A text, or content parts. None: continue a history that ends in a user message or tool results.
+            prompt: A text, or a list of texts and content parts. None: continue a history that ends in a user message
+                or in tool results.
             toolkit: A `Toolkit`, tools, or plain functions. None: the model is offered no tools.
             history: Messages to continue. They are not modified.
             output_type: What the answer has to be: a pydantic model, a dataclass, a TypedDict, a plain type such as
@@ -377,6 +378,11 @@ def create_client(
 
     at_least("retries", retries, 0, whole=True)
     at_least("max_retry_wait", max_retry_wait, 0)
+    if isinstance(fallbacks, str | Mapping):
+        given = repr(fallbacks[:60]) if isinstance(fallbacks, str) else "one object"
+        raise ConfigurationError(f"fallbacks is {given}; give a list, even of one, such as ['ollama:qwen3'].")
+    if limits is not None and not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"limits is of the type {type(limits).__name__}; give a Limits(first_byte=60), say.")
     if tool_mode not in ("auto", "constrained"):
         raise ConfigurationError(f"tool_mode is {tool_mode!r}; it can be 'auto' or 'constrained'.")
     clock = clock or SystemClock()
@@ -435,9 +441,10 @@ def _fallback(given: str | Fallback) -> Fallback:
         return {"model": given}
     if isinstance(given, Mapping) and given.keys() <= Fallback.__annotations__.keys():  # pyright: ignore[reportUnnecessaryIsInstance]
         return given
+    # Not the object itself, which may hold a key.
+    shown = f"has {', '.join(map(str, given))}" if isinstance(given, Mapping) else f"is {given!r:.60}"  # pyright: ignore[reportUnnecessaryIsInstance]
     raise ConfigurationError(
-        f"A fallback is {given!r:.60}; write provider:model, or an object with some of "
-        f"{', '.join(Fallback.__annotations__)}."
+        f"A fallback {shown}; write provider:model, or an object with some of {', '.join(Fallback.__annotations__)}."
     )
 
 

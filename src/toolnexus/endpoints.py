@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlsplit
 
 from toolnexus import _json
-from toolnexus._endpoint import Endpoint, resolve
+from toolnexus._endpoint import Endpoint, is_local, key_variable, resolve
 from toolnexus._provider_rows import provider_from
 from toolnexus.dialects.faults import fault
 from toolnexus.errors import ConfigurationError, ConnectionFailed, InvalidReply, ProviderError
@@ -86,7 +85,10 @@ class EndpointInfo:
             ConnectionFailed: It did not answer.
         """
         url = self._endpoint.probe_url
-        return url is None or (await self._get(url, None, timeout)).status < 300
+        if url is None:
+            return True
+        status = (await self._get(url, None, timeout)).status
+        return status < 300 or status == 404  # there is nothing to ask at: another program in this server's place
 
     async def _get(self, url: str, sender: Endpoint | None, timeout: float) -> Response:
         from toolnexus.transport.http import HTTPTransport
@@ -108,7 +110,10 @@ class EndpointInfo:
     def _read(self, answer: Response) -> dict[str, Any]:
         error = fault(answer.status, answer.headers, answer.body, now=time.time())
         if error is not None:
-            raise ProviderError(self._endpoint.redact(str(error)), kind=error.kind, status=error.status)
+            said = self._endpoint.redact(str(error))
+            if error.kind == "auth":
+                said = f"{said} {self._endpoint.whose_key}"
+            raise ProviderError(said, kind=error.kind, status=error.status)
         try:
             page: Any = _json.loads(answer.body)
         except ValueError:
@@ -161,20 +166,6 @@ def endpoint_of(
         lists_models=endpoint.models_url is not None,
         _endpoint=endpoint,
     )
-
-
-def key_variable(row: Provider, environ: Mapping[str, str]) -> str | None:
-    """The variable that a provider's key is taken from. None: none is set."""
-    return next((name for name in row.keys if environ.get(name, "").strip()), None)
-
-
-def is_local(url: str) -> bool:
-    """Whether an address is on this machine."""
-    try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _joint(url: str) -> str:

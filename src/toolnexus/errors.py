@@ -63,7 +63,7 @@ class ProviderError(ToolnexusError):
 
     Attributes:
         kind: `rate_limit`, `quota`, `overloaded`, `server`, `timeout`, `bad_request`, `context_length`, `auth`,
-            `not_found`, `content_filter`, `refusal` or `malformed_tool_call`.
+            `not_found`, `content_filter` or `malformed_tool_call`.
         status: The HTTP status, or the one that an error inside a 200 names. None: there was none.
         request_id: The provider's id of the request, for its support.
         retry_after: Seconds that the server asked to wait. None: it did not say.

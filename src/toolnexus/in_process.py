@@ -165,7 +165,8 @@ class InProcessModel:
                 if isinstance(pieces, AsyncGenerator):
                     await _guarded(None, pieces.aclose())
             if answer is None:
-                raise IncompleteReply(f"generate ended after {len(said)} pieces of text, without a dict. {_EXPECTED}")
+                pieces_said = f"{len(said)} {'piece' if len(said) == 1 else 'pieces'}"
+                raise IncompleteReply(f"generate ended after {pieces_said} of text, without a dict. {_EXPECTED}")
         shown = "".join(said)
         reply = self._read(answer, shown, request, reading)
         if rest := reply.text[len(shown) :]:

@@ -127,7 +127,7 @@ class ToolMessage(TypedDict, total=False):
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
-Prompt: TypeAlias = str | Sequence[Part]
+Prompt: TypeAlias = str | Sequence[str | Part]
 
 _Object: TypeAlias = dict[str, Any]
 
@@ -251,9 +251,11 @@ def prompt_message(prompt: Prompt) -> UserMessage:
 
 
 def _prompt_part(part: object, place: str) -> Part:
-    if part_type(part) not in _PROMPT_PARTS:
+    if not isinstance(part, str) and part_type(part) not in _PROMPT_PARTS:
         *kinds, last = _PROMPT_PARTS
-        raise ConfigurationError(f"{place} is {describe(part)}; a prompt takes {', '.join(kinds)} and {last} parts.")
+        raise ConfigurationError(
+            f"{place} is {describe(part)}; a prompt takes {', '.join(kinds)} and {last} parts, and plain texts."
+        )
     try:
         return cast("Part", read_part(clean(part), place))
     except InvalidTranscript as error:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview
 """A path, the bytes themselves, or a URL: a text with `://` in it, or one that begins with `data:`."""
 
+_DETAILS = (None, "low", "high", "auto")
 _MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+_-]+")
 _UNKNOWN_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream"})
 _TYPES_OF_OURS = {
@@ -74,6 +75,8 @@ def image(
     Raises:
         ConfigurationError: It is missing, unreadable, empty, too large, or no image. The message names it.
     """
+    if detail not in _DETAILS:
+        raise ConfigurationError(f"detail is {detail!r:.60}; it can be 'low', 'high' or 'auto'.")
     kind = _checked_type(media_type)
     given = _opened(source, max_bytes)
     if isinstance(given, str):
@@ -305,6 +308,6 @@ def _types() -> mimetypes.MimeTypes:
 
 def _unknown(given: _Given, example: str) -> ConfigurationError:
     return ConfigurationError(
-        f"It cannot be told what {given.label} is, neither by its first bytes nor by a suffix. Give media_type=, such "
-        f"as {example!r}."
+        f"{given.label} is of an unknown kind: it cannot be told what it is, neither by its first bytes nor by a "
+        f"suffix. Give media_type=, such as {example!r}."
     )

@@ -44,7 +44,10 @@ class Provider:
         models_path: Where its models are listed, appended to a base URL (a `/v1` that is there already is not added
             again). Empty: it lists none.
         probe: A path from the root of its host that answers 200 without a key when the server is up. Empty: none.
+        lists_instead: What its list holds, where that is not what can be asked for. Empty: it is.
         local: It runs on the user's machine.
+        start: The command that starts it. Empty: none is known.
+        get_model: The command that gets a model, `{model}`, which it does not have. Empty: none is known.
         note: Said with an error 400, to help.
     """
 
@@ -72,7 +75,10 @@ class Provider:
     wants_reasoning: bool = False
     models_path: str = "/models"
     probe: str = ""
+    lists_instead: str = ""
     local: bool = False
+    start: str = ""
+    get_model: str = ""
     note: str = ""
 
 
@@ -170,6 +176,7 @@ _ROWS = (
         max_tokens_field="max_completion_tokens",
         call_id_form="[!-~]{1,40}",
         schema_mode="native",
+        lists_instead="the models that deployments can be made of, and not your deployments, which are what is asked",
     ),
     Provider(
         name="bedrock",
@@ -223,6 +230,8 @@ _ROWS = (
         parts=_IMAGES,
         probe="/api/version",
         local=True,
+        start="ollama serve",
+        get_model="ollama pull {model}",
     ),
     Provider(
         name="lmstudio",
@@ -232,6 +241,7 @@ _ROWS = (
         parts=_IMAGES,
         probe="/v1/models",
         local=True,
+        start="lms server start",
     ),
     Provider(
         name="llamacpp",
@@ -242,6 +252,7 @@ _ROWS = (
         parts=_SOUNDS,
         probe="/health",
         local=True,
+        start="llama-server -m MODEL.gguf --jinja --port 8080",
     ),
     Provider(
         name="vllm",
@@ -252,6 +263,7 @@ _ROWS = (
         parts=_SOUNDS,
         probe="/health",
         local=True,
+        start="vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER",
         note="If this is vLLM: tools need --enable-auto-tool-choice and --tool-call-parser on the server.",
     ),
 )

@@ -51,7 +51,7 @@ async def test_a_used_up_script_fails_the_run_and_the_check() -> None:
     model = ScriptedModel(["one"])
     async with create_in_process_client(generate=model) as client:
         await client.run("Hi")
-        with pytest.raises(ProviderError, match=r"no answer to request 2 \('Again'\): the script has 1 answers"):
+        with pytest.raises(ProviderError, match=r"no answer to request 2 \('Again'\): the script has 1 answer\."):
             await client.run("Again")
     with pytest.raises(AssertionError, match="no answer to request 2"):
         model.assert_finished()
@@ -60,6 +60,12 @@ async def test_a_used_up_script_fails_the_run_and_the_check() -> None:
 def test_answers_that_were_not_asked_for_fail_the_check() -> None:
     with pytest.raises(AssertionError, match="2 more answers, next 'one'"):
         ScriptedModel(["one", "two"]).assert_finished()
+
+
+@pytest.mark.parametrize("answers", ["hello", {"content": "hello"}])
+def test_one_answer_is_no_list_of_them(answers: Any) -> None:
+    with pytest.raises(TypeError, match="as a list"):
+        ScriptedModel(answers)
 
 
 async def test_the_first_rule_that_applies_answers() -> None:

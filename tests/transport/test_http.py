@@ -17,7 +17,7 @@ import time
 import traceback
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 import aiohttp
@@ -431,6 +431,7 @@ async def test_a_server_that_is_not_there_was_not_sent_anything() -> None:
             assert (error.kind, error.request_sent, error.retryable) == ("connection", False, True)
             assert url.removesuffix("/v1") in str(error)
             assert isinstance(error.__cause__, OSError)
+            assert "site-packages" not in "".join(traceback.format_exception(error.__cause__)), "the fact, not its way"
 
 
 async def test_a_name_that_does_not_resolve_was_not_sent_anything() -> None:
@@ -560,6 +561,115 @@ async def test_no_failure_and_no_log_shows_what_was_sent(caplog: pytest.LogCaptu
             await post(http, f"http://127.0.0.1:{free_port()}/v1{query}")
     assert "canary" not in "\n".join(shown(error) for error in [*errors, caught.value])
     assert "canary" not in caplog.text
+
+
+# Connections that their server closed
+
+
+def once_each(how: str, begun: bytes = b"") -> Callable[[Exchange], Awaitable[None]]:
+    """Answers the first request of a connection, as a stream, and ends the connection when a second one comes."""
+    used: list[asyncio.StreamWriter] = []
+
+    async def answer(to: Exchange) -> None:
+        if to.writer not in used:
+            used.append(to.writer)
+            await to.send(STREAM + piece(b"answer") + END)
+        elif how == "reset":
+            to.reset()
+        else:
+            await to.send(begun)
+            to.writer.close()
+
+    return answer
+
+
+async def post_and_read(http: HTTPTransport, url: str) -> list[bytes]:
+    return [await post(http, url), *await read(http, url), await post(http, url, bytes(2 << 20))]
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+async def test_a_request_on_a_connection_that_was_closed_is_sent_again_on_a_new_one(how: str) -> None:
+    async with serving(once_each(how)) as server, transport() as http:
+        assert await post_and_read(http, server.url) == [b"answer"] * 3
+    assert server.connections == 3
+    assert len(server.seen) == 5
+
+
+async def test_a_new_connection_is_taken_although_others_that_were_closed_rest() -> None:
+    together = asyncio.Barrier(2)
+    used: list[asyncio.StreamWriter] = []
+
+    async def answer(to: Exchange) -> None:
+        if to.writer in used:
+            to.writer.close()
+            return
+        used.append(to.writer)
+        if len(used) <= 2:
+            await together.wait()
+        await to.send(JSON)
+
+    async with serving(answer) as server, transport() as http:
+        await asyncio.gather(post(http, server.url), post(http, server.url))
+        assert await post(http, server.url) == b"{}"
+        assert (server.connections, len(server.seen)) == (3, 4)
+
+
+async def test_a_request_is_not_sent_again_once_an_answer_has_begun() -> None:
+    async with serving(once_each("close", b"HTTP/1.1 2")) as server, transport() as http:
+        await post(http, server.url)
+        assert (await failing(post(http, server.url))).request_sent
+    assert len(server.seen) == 2
+
+
+async def test_a_request_is_sent_again_once_at_most() -> None:
+    async def answer(to: Exchange) -> None:
+        if len(server.seen) == 1:
+            await to.send(JSON)
+        else:
+            to.writer.close()
+
+    async with serving(answer) as server, transport() as http:
+        await post(http, server.url)
+        assert (await failing(post(http, server.url))).request_sent
+    assert len(server.seen) == 3
+
+
+async def test_what_a_server_may_have_worked_on_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolnexus.transport.http._STALE", 0.0)  # as if the connection had lasted longer
+    async with serving(once_each("close")) as server, transport() as http:
+        await post(http, server.url)
+        assert (await failing(post(http, server.url))).request_sent
+    assert len(server.seen) == 2
+
+
+async def test_the_request_of_a_tool_is_not_sent_again() -> None:
+    async def act(http: HTTPTransport, url: str) -> bytes:
+        async with http.request("POST", url, headers=HEADERS, body=b"{}", limits=LIMITS) as answered:
+            return await answered.whole()
+
+    async with serving(once_each("close")) as server, transport() as http:
+        assert await act(http, server.url) == b"answer"
+        assert (await failing(act(http, server.url))).request_sent
+    assert len(server.seen) == 2
+
+
+async def test_closing_ends_a_request_on_a_connection_that_was_used_before() -> None:
+    waits = asyncio.Event()
+
+    async def answer(to: Exchange) -> None:
+        if len(server.seen) == 1:
+            await to.send(JSON)
+        else:
+            waits.set()
+            await to.hung_up()
+
+    async with serving(answer) as server, transport() as http:
+        await post(http, server.url)
+        waiting = asyncio.create_task(failing(post(http, server.url)))
+        await waits.wait()
+        await http.aclose()
+        assert (await waiting).request_sent
+    assert len(server.seen) == 2
 
 
 # Leaving
@@ -911,3 +1021,11 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("7\n", "")
+
+
+async def test_a_port_where_nothing_listens_is_said_in_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+    async with aclosing(HTTPTransport()) as transport:
+        with pytest.raises(ConnectionFailed, match=r"could not be reached: nothing listens there\.$"):
+            await transport.post(url, headers={}, body=b"{}", limits=Limits())

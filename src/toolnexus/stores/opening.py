@@ -39,7 +39,10 @@ def open_store(url: str) -> LogStore:
     if match is None:
         if url.lower().endswith(_DATABASE):
             return _sqlite_at(url)
-        raise ConfigurationError(f"This text names no store. A path ends in {_either(_DATABASE)}; a URL is {_FORMS}.")
+        raise ConfigurationError(
+            f"This text names no store. A path ends in {_either(_DATABASE)}; a URL is {_FORMS}. For SQLite in a file "
+            "of any name, write 'sqlite:///NAME'."
+        )
     scheme, driver, rest = match[1].lower(), match[2], match[3]
     opener = _OPENERS.get(scheme)
     if opener is None or (driver and scheme not in _WITH_DRIVER):

@@ -116,6 +116,8 @@ class ScriptedModel:
     """
 
     def __init__(self, answers: Iterable[Answer] = (), *, rules: Sequence[Rule] = (), pace: float = 0.0) -> None:
+        if isinstance(answers, str | Mapping):
+            raise TypeError("Give the answers as a list, even one: ScriptedModel(['hello']).")
         self.requests: list[Request] = []
         self._answers = list(answers)
         self._rules = tuple(rules)
@@ -151,7 +153,8 @@ class ScriptedModel:
             answer = self._answers[self._used]
             self._used += 1
         else:
-            raise self._no_answer(f"the script has {len(self._answers)} answers", heard)
+            count = len(self._answers)
+            raise self._no_answer(f"the script has {count} {'answer' if count == 1 else 'answers'}", heard)
         value: object = answer
         while callable(value):
             value = value(heard)

@@ -10,11 +10,13 @@ import os
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from toolnexus.errors import ConfigurationError, ConnectionFailed, InvalidReply, ToolnexusError
@@ -32,6 +34,9 @@ _READ_AHEAD = 64 * 1024
 
 _IDLE = 60.0
 """Seconds that an unused connection is kept. A run's tools may take as long."""
+
+_STALE = 1.0
+"""Seconds in which it shows that a connection was closed before a request on it was read."""
 
 _LONGEST_HEADER = 64 * 1024
 _CLOSING = 1.0
@@ -105,17 +110,56 @@ class _Pool:
     keeper: AsyncGenerator[None, None]
 
 
+class _Line(ResponseHandler):
+    """A connection that knows whether it was used before, and whether anything came since it was asked last."""
+
+    reused = False
+    used = False
+    heard = True
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = True
+        super().data_received(data)
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One sending of a request.
+
+    Attributes:
+        fresh: It wants a new connection.
+        line: The connection that it got. None: it got none, or one of which nothing is known.
+    """
+
+    fresh: bool
+    line: _Line | None = None
+
+
+_attempt: ContextVar[_Attempt] = ContextVar("attempt")
+
+
 class _Connector(aiohttp.TCPConnector):
     """Never uses a connection again on which something came that nobody asked for: it would be read as an answer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit=0, keepalive_timeout=_IDLE)  # pyright: ignore[reportUnknownMemberType]
+        self._factory = functools.partial(_Line, loop=loop)  # if aiohttp asks it no more, nothing is sent again
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[aiohttp.tracing.Trace], timeout: aiohttp.ClientTimeout
     ) -> aiohttp.connector.Connection:
         while True:
             connection = await super().connect(req, traces, timeout)
-            if connection.protocol is None or not connection.protocol.should_close:
-                return connection
-            connection.close()
+            line, attempt = connection.protocol, _attempt.get()
+            if not isinstance(line, _Line):
+                attempt.line = None
+            elif not line.should_close and not (attempt.fresh and line.used):
+                line.reused, line.used, line.heard = line.used, True, False
+                attempt.line = line
+            else:
+                connection.close()
+                continue
+            return connection
 
 
 class _Connections:
@@ -151,7 +195,7 @@ class _Connections:
             if other.is_closed() and (dead := self.pools.pop(other, None)):
                 _disown(dead)
         session = aiohttp.ClientSession(
-            connector=_Connector(limit=0, keepalive_timeout=_IDLE),
+            connector=_Connector(loop),
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=_READ_AHEAD,
             max_line_size=_LONGEST_HEADER,
@@ -260,29 +304,59 @@ class _Exchange:
     async def __aenter__(self) -> _Answer:
         route = self._connections.route(self._url, exact=self._exact)
         self._pool = pool = await self._connections.pool()
-        body, limits = self._body, self._limits
-        try:
-            response = await pool.patience.wait(
-                limits.connect + limits.first_byte,
-                pool.session.request(
-                    self._method,
-                    route.url,
-                    data=body if body is None or len(body) < _LARGE_BODY else io.BytesIO(body),
-                    headers=self._headers,
-                    skip_auto_headers=_OF_A_BODY if body is None else None,
-                    allow_redirects=False,
-                    proxy=route.proxy,
-                    timeout=_timeout(limits.connect),
-                ),
-            )
-        except _FAULTS as error:
-            failure = _failure(error, route.url)
-        else:
+        limits = self._limits
+        attempt = _Attempt(fresh=False)
+        while True:
+            begun = asyncio.get_running_loop().time()
+            token = _attempt.set(attempt)
+            try:
+                response = await pool.patience.wait(limits.connect + limits.first_byte, self._sent(pool, route))
+            except _FAULTS as error:
+                if self._was_stale(error, attempt, begun, pool):
+                    attempt = _Attempt(fresh=True)
+                    continue
+                failure = _failure(error, route.url)
+                break
+            finally:
+                _attempt.reset(token)
             self._response = response
             pool.open.add(response)
             _bound_silence(response, limits.silence)
             return _Answer(response, limits)
         raise failure
+
+    def _sent(self, pool: _Pool, route: _Route) -> Awaitable[aiohttp.ClientResponse]:
+        body = self._body
+        return pool.session.request(
+            self._method,
+            route.url,
+            data=body if body is None or len(body) < _LARGE_BODY else io.BytesIO(body),
+            headers=self._headers,
+            skip_auto_headers=_OF_A_BODY if body is None else None,
+            allow_redirects=False,
+            proxy=route.proxy,
+            timeout=_timeout(self._limits.connect),
+        )
+
+    def _was_stale(self, error: Exception, attempt: _Attempt, begun: float, pool: _Pool) -> bool:
+        """Whether a request met a connection that its server had closed already, so that nobody read it.
+
+        Some servers close connections that they promised to keep, as llama.cpp after each stream, and all close those
+        that were idle for long. What was sent then is answered by the closing alone, at once and without a byte, and
+        asks for nothing to be paid twice when it is sent again on a new connection. A server that reads a request and
+        breaks while it works on it takes longer, or has begun to answer. The requests of tools (`request`) are left
+        to those who send them: they may act, and nobody but their API can tell what they did.
+        """
+        line = attempt.line
+        return (
+            isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
+            and line is not None
+            and line.reused
+            and not line.heard
+            and not self._exact
+            and not pool.session.closed
+            and asyncio.get_running_loop().time() - begun < _STALE
+        )
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
@@ -413,9 +487,14 @@ def _unreached(error: aiohttp.ClientConnectorError, server: str) -> ConnectionFa
         )
     else:
         cause = error.os_error
-        reason = cause.strerror or str(cause) or type(cause).__name__
+        if isinstance(cause, ConnectionRefusedError):
+            reason = "nothing listens there"  # asyncio shows a Python tuple
+        else:
+            reason = cause.strerror or str(cause) or type(cause).__name__
         failure = ConnectionFailed(f"{server} could not be reached: {reason}.", request_sent=False)
-    failure.__cause__ = cause
+    # Where in aiohttp and asyncio it arose says nothing, in fifty lines.
+    cause.__cause__ = cause.__context__ = None
+    failure.__cause__ = cause.with_traceback(None)
     return failure
 
 
