@@ -156,6 +156,14 @@ QUIRKS: Mapping[str, str] = {
     "oai-sse-silent-cut-0-0": "ends without its end mark",
     "oai-sse-tool-index-all-zero-0-0": "calls that all have the index 0",
     "oai-sse-tool-index-missing-0-0": "calls without an index",
+    "responses-sse-call-only-in-done-0-0": "items that are not told again at the end",
+    "responses-sse-call-only-in-done-0-1": "items that are not told again at the end",
+    "responses-sse-error-after-text-0-0": "an error",
+    "responses-sse-failed-rate-limit-0-0": "an error",
+    "responses-sse-incomplete-whole-call-0-0": "a call that was cut off, which the SDK hands out all the same",
+    "responses-sse-parallel-interleaved-0-0": "items that are not told again at the end",
+    "responses-sse-refusal-delta-0-0": "a refusal, which the SDK does not count as text",
+    "responses-sse-silent-cut-after-call-0-0": "ends without its end mark",
 }
 """Streams that are not well-formed, which is what their cases are about."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -145,6 +146,35 @@ def test_a_text_that_ends_in_calls_is_held_from_where_they_begin(before: str, si
     found = find(text)
     assert found is not None
     assert len(shown) <= len(before) + 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```json\n{ADD}\n```\n" * 5000,
+        "```" * 80_000,
+        "[" * 240_000,
+        "{\n" * 120_000 + "}",
+        "</think>x" * 25_000 + "}",
+        "<tool_call>" * 20_000 + "]",
+        " " * 240_000 + "x",
+        f"```json\n{ADD}\n```" + " " * 240_000 + "x",
+    ],
+    ids=lambda text: repr(text[:12]),
+)
+@pytest.mark.parametrize("size", [40, 1_000_000])
+def test_a_text_of_any_length_and_form_is_read_once(text: str, size: int) -> None:
+    begun = time.process_time()
+    held = Held()
+    shown = "".join(held.add(text[start : start + size]) for start in range(0, len(text), size))
+    assert shown + held.rest() == text
+    found = find(text)
+    assert found is None or len(found.calls) == 5000
+    assert time.process_time() - begun < 10
+
+
+def test_a_text_beyond_all_measure_is_no_call() -> None:
+    assert find(f"{'x' * 400_000}\n<tool_call>{ADD}</tool_call>") is None
 
 
 # Answers that have to fit a schema

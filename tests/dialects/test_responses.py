@@ -608,6 +608,16 @@ def test_a_stream_that_ends_incomplete_runs_nothing() -> None:
     assert (reply.finish_reason, reply.calls) == ("length", ())
 
 
+@pytest.mark.parametrize("status", ["failed", "completed", "odd", None])
+def test_a_stream_that_ends_in_failure_is_an_error_whatever_its_status(status: Any) -> None:
+    told = {"code": "rate_limit_exceeded", "message": "slow down"}
+    with pytest.raises(ProviderError) as caught:
+        stream(event("failed", response=answer(WHOLE, status=status, error=told)))
+    assert caught.value.kind == "rate_limit"
+    _, reply = stream(event("incomplete", response=answer(WHOLE, status=status if status != "failed" else None)))
+    assert (reply.finish_reason, reply.calls) == ("length", ())
+
+
 @pytest.mark.parametrize(("status", "finish"), [(None, "stop"), ("in_progress", "stop"), ("incomplete", "length")])
 def test_the_end_counts_where_the_status_was_forgotten(status: Any, finish: str) -> None:
     _, reply = stream(event("completed", response=answer(message("Hi"), status=status)))

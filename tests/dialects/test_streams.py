@@ -106,7 +106,8 @@ def test_a_stream_that_stops_before_its_end_mark_is_never_a_reply(
         wire.rfind(b'"finish_reason":"'),
         wire.rfind(b'"stop_reason":"'),
         wire.rfind(b'"finishReason":"'),
-        wire.rfind(b'"type":"response.completed"'),
+        wire.rfind(b'"blockReason":"'),
+        *(wire.rfind(b'"type":"response.%b"' % end) for end in (b"completed", b"incomplete", b"failed")),
         wire.rfind(b'"error"'),
     )
     for cut in range(0, mark if mark > 0 else len(wire), 3):

@@ -245,8 +245,8 @@ def _without_open_server_calls(blocks: list[JSONObject]) -> list[JSONObject]:
     kinds = {_kind(block) for block in blocks}
     if "tool_use" in kinds or kinds.isdisjoint(_SERVER_CALLS):
         return blocks
-    answered = {block.get("tool_use_id") for block in blocks}
-    kept = [block for block in blocks if _kind(block) not in _SERVER_CALLS or block.get("id") in answered]
+    answered = {text(block.get("tool_use_id")) for block in blocks} - {""}
+    kept = [block for block in blocks if _kind(block) not in _SERVER_CALLS or text(block.get("id")) in answered]
     while kept and _kind(kept[-1]) in _THINKING:  # no message may end in it
         kept.pop()
     return kept

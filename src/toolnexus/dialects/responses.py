@@ -204,7 +204,7 @@ class _Encoder:
             output, self._stored
         ):
             return None
-        ids = [item["id"] for item in output if item.get("id")]
+        ids = [name for item in output if (name := text(item.get("id")))]
         if len(set(ids)) < len(ids) or not self._item_ids.isdisjoint(ids):
             return None  # a conversation has each item once
         items: list[JSONObject] = []
@@ -223,7 +223,7 @@ class _Encoder:
                     pass  # refused, like every message without content
                 case "custom_tool_call":
                     items.append(own)
-                    if (call_id := own.get("call_id")) not in answered:
+                    if (call_id := text(own.get("call_id"))) not in answered:
                         outputs.append({"type": "custom_tool_call_output", "call_id": call_id, "output": _NOT_RUN})
                 case _:
                     items.append(own)
@@ -279,7 +279,7 @@ def _can_return(items: Sequence[JSONObject], stored: bool) -> bool:
     """Whether a server takes these items back."""
     answered = _answered(items)
     for item in items:
-        if _kind(item) in _OURS_TO_ANSWER and item.get("call_id") not in answered:
+        if _kind(item) in _OURS_TO_ANSWER and text(item.get("call_id")) not in answered:
             return False
         if _kind(item) == "reasoning" and not (stored or item.get("encrypted_content") or item.get("content")):
             return False
@@ -352,7 +352,7 @@ def _native(items: list[JSONObject], *, cut: bool, stored: bool) -> JSONObject |
 def _is_whole(item: JSONObject) -> bool:
     """Whether an item of a reply that was cut off can be kept. Of a text, also its beginning can."""
     kind = _kind(item)
-    return kind == "message" or (kind != "function_call" and item.get("status", "completed") in {"completed", None})
+    return kind == "message" or (kind != "function_call" and text(item.get("status")) in {"completed", ""})
 
 
 def _is_plain(item: JSONObject) -> bool:
@@ -397,8 +397,9 @@ class _Decoder:
         return _reply(self._output, self._status, self._response, self._reading)
 
     def _end(self, kind: str) -> list[Delta]:
-        status = text(self._response.get("status"))
-        self._status = _ENDS[kind] if status in _NOT_YET or not status else status
+        told, status = _ENDS[kind], text(self._response.get("status"))
+        # A response that is said to have ended badly has, whatever else stands in it.
+        self._status = status if told == "completed" and status and status not in _NOT_YET else told
         _check(self._status, self._response)
         self._output, deltas = self._items.settled(objects(self._response.get("output")))
         self.done = True
