@@ -195,10 +195,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if arguments[:1] == ["tools"]:
         tools.main(arguments[1:])
         return
+    if arguments[:1] == ["mcp"]:
+        from benchmarks import mcp  # which needs the extra of this name
+
+        mcp.main(arguments[1:])
+        return
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=__doc__,
-        epilog="`python -m benchmarks memory`: remembered turns. `… tools`: the built-in tools.",
+        epilog="`python -m benchmarks memory`: remembered turns. `… tools`: the built-in tools. `… mcp`: MCP servers.",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a first impression")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write every sample to FILE")

@@ -415,3 +415,31 @@ async def test_a_toolkit_that_nobody_holds_leaves_nothing(tmp_path: Path, foreve
     gc.collect()
     assert folder not in set(folder.parent.iterdir())
     assert living(forever) == []
+
+
+async def test_a_variable_is_not_let_in_for_how_its_name_begins(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_API_KEY", "hunter2")
+    monkeypatch.setenv("LC_TIME", "C")
+    output = (await run("env")).output
+    assert "hunter2" not in output
+    assert "LC_TIME=C" in output
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it is found through /proc")
+async def test_one_that_leaves_and_forgets_where_it_came_from_is_found_by_its_output(run: Run, forever: str) -> None:
+    result = await run(f"(env -i setsid sh -c 'sleep {forever}; true' &); sleep {forever}", timeout=1)
+    assert result.metadata["timed_out"]
+    assert not living(forever)
+
+
+async def test_many_commands_at_once_neither_wait_for_each_other_nor_stop_the_loop(run: Run, forever: str) -> None:
+    await run("true")
+    began = time.monotonic()
+    async with heartbeat() as heart:
+        results = await asyncio.gather(
+            *(run("true") for _ in range(40)), *(run(f"sleep {forever}", timeout=0.5) for _ in range(20))
+        )
+    assert [result.metadata["exit_code"] for result in results[:40]] == [0] * 40
+    assert not living(forever)
+    assert time.monotonic() - began < 10
+    assert heart.longest < 0.4

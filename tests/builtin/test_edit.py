@@ -6,11 +6,13 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from file_tools import file_tools, tree
+from heartbeat import heartbeat
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -259,3 +261,22 @@ async def test_a_cancelled_call_leaves_the_file_whole_and_nothing_beside_it(tmp_
     assert sorted(tree(tmp_path)) == ["f", "g"]
     content = (tmp_path / "f").read_text()
     assert content == "old" or content == content[0] * 100_000
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+async def test_a_text_that_nearly_fits_everywhere_is_soon_known_not_to_be_there(tmp_path: Path, end: str) -> None:
+    (tmp_path / "f").write_bytes(end.encode() * 2_000_000)
+    tools = await file_tools(tmp_path)
+    began = time.monotonic()
+    async with heartbeat() as heart:
+        assert "is not in 'f'" in await tools.refused("edit", path="f", oldString="\n" * 400 + "x", newString="y")
+    assert time.monotonic() - began < 5
+    assert heart.longest < 0.5
+
+
+async def test_only_the_first_of_many_places_are_told(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a\n" * 30)
+    tools = await file_tools(tmp_path)
+    assert await tools.ok("edit", path="f", oldString="a", newString="b", replaceAll=True) == (
+        "Replaced 30 occurrences in 'f', lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 20 more."
+    )

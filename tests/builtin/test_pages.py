@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import threading
+import time
 import zlib
 from pathlib import Path
 
 import pytest
+from heartbeat import heartbeat
 
 from toolnexus.sources.builtin.pages import Kind, UnreadablePage, decoded, kind_of, rendered, unpacked
 
@@ -141,3 +144,28 @@ def test_a_kind_says_whether_it_is_text() -> None:
     assert Kind("application/problem+json", None).is_text
     assert Kind("application/xhtml+xml", None).is_html
     assert not Kind("image/png", None).is_text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"<!---->" * 28 + b"x", b"<meta " * 300 + b"charset=" + b" " * 2000 + b"("],
+    ids=["comments", "charset"],
+)
+def test_a_page_that_is_made_to_be_slow_is_not(data: bytes) -> None:
+    began = time.monotonic()
+    decoded(data, Kind("text/html", None))
+    assert kind_of("", data).media_type == "text/plain"
+    assert time.monotonic() - began < 2
+
+
+async def test_damaged_text_leaves_time_to_others() -> None:
+    """Python's decoders take long for each wrong byte, and stop all other threads until they are done."""
+    data = b"\x81" * 3_000_000
+    async with heartbeat() as heart:
+        text = await asyncio.to_thread(decoded, data, Kind("text/plain", "cp1252"))
+    assert text == "\ufffd" * len(data)
+    assert heart.longest < 0.4
+
+
+def test_half_a_character_in_a_content_type_becomes_none() -> None:
+    assert kind_of("text/\udcff; charset=\udcfe", b"x").media_type == "text/\ufffd"

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import base64
 import resource
+import time
 from pathlib import Path
 
 import pytest
 from file_tools import file_tools
+
+from toolnexus import ToolContext
+from toolnexus.sources.builtin import read
+from toolnexus.sources.builtin.workspace import FileProblem, Workspace
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -182,3 +187,13 @@ async def test_images_documents_and_sounds_are_parts(tmp_path: Path) -> None:
     }
     (tmp_path / "huge.png").write_bytes(PNG + bytes(20 << 20))
     assert "too large" in await tools.refused("read", path="huge.png")
+
+
+def test_a_line_that_is_too_far_away_is_given_up(tmp_path: Path) -> None:
+    with (tmp_path / "f").open("wb") as file:
+        file.write(b"a\n" * 40_000)
+        file.truncate(1 << 40)
+    tool = read.make(Workspace(tmp_path))
+    ctx = ToolContext(tool="read", deadline=time.monotonic() + 0.1)
+    with pytest.raises(FileProblem, match="line 1000000000 was not come to"):
+        tool.execute({"path": "f", "offset": 10**9}, ctx)

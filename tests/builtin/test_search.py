@@ -342,3 +342,46 @@ async def test_a_folder_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     make(tmp_path, "x")
     output = await (await file_tools(tmp_path)).ok("grep", pattern="needle")
     assert output == "x:1:needle\n[files and folders that could not be read: 1]"
+
+
+async def test_a_limit_without_bounds_does_not_hold_everything(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("\n" * 2_000_000)
+    make(tmp_path, *(f"{'n' * 200}{number}" for number in range(400)))
+    tools = await file_tools(tmp_path)
+    result = await tools.result("grep", pattern="^", path="f", limit=10**9)
+    assert len(result.output) < 60_000
+    assert result.output.endswith("lines; there are more. Narrow the search, or raise limit]")
+    result = await tools.result("glob", pattern="**", limit=10**9)
+    assert len(result.output) < 60_000
+    assert result.metadata["more"]
+
+
+async def test_an_ignore_file_may_be_large_and_strange(tmp_path: Path) -> None:
+    make(tmp_path, "kept", "gone.foo7")
+    rules = [f"**/dir{number}/**/*.foo{number}\n" for number in range(3000)]
+    (tmp_path / ".gitignore").write_text("".join([*rules, "*.foo7\n", "/**" * 100_000 + "/kept\n"]))
+    tools = await file_tools(tmp_path)
+    assert await tools.ok("grep", pattern="needle") == "kept:1:needle"
+
+
+async def test_a_large_file_with_a_byte_order_mark_is_searched(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"\xef\xbb\xbfneedle\r\n" + b"hay\r\n" * 7_000_000 + b"needle")
+    tools = await file_tools(tmp_path)
+    assert (await tools.ok("grep", pattern="^needle$")).splitlines()[:2] == ["f:1:needle", "f:7000002:needle"]
+
+
+def test_braces_that_are_not_closed_are_soon_read() -> None:
+    began = time.monotonic()
+    assert Glob.parse("{a,b}" * 8 + "{" * 1900).takes("abababab" + "{" * 1900)
+    assert time.monotonic() - began < 5
+    assert Glob.parse("{a{b,c}").takes("{ac")
+    assert Glob.parse("{a,{b,c}d}}").takes("cd}")
+
+
+async def test_a_folder_of_more_names_than_are_sorted_at_once_is_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolnexus.sources.builtin.walk._STEP", 3)
+    make(tmp_path, *"hgfedcba", "d2/x")
+    tools = await file_tools(tmp_path)
+    assert await tools.ok("glob", pattern="**") == "\n".join([*"abcd", "d2/x", *"efgh"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from toolnexus import _json, _media, _redaction
+from toolnexus._unicode import clean_text
 from toolnexus.sources import charsets
 from toolnexus.tools import JSONObject, ToolResult
 
@@ -40,7 +40,7 @@ class Answer:
 
     @property
     def content_type(self) -> str:
-        return self.headers.get("content-type", "")
+        return clean_text(self.headers.get("content-type", ""))
 
     @property
     def media_type(self) -> str:
@@ -125,7 +125,7 @@ def decode(data: bytes, content_type: str, *, final: bool = True) -> str:
 
 def _text(data: bytes, encoding: str, errors: str, *, final: bool) -> str | None:
     try:
-        return codecs.getincrementaldecoder(encoding)(errors).decode(data, final)
+        return charsets.decode(data, encoding, errors, final=final)
     except UnicodeDecodeError:
         return None
 

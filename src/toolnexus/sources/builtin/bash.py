@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import errno
 import functools
 import math
 import os
@@ -15,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from toolnexus import _workers
 from toolnexus._checks import at_least
 from toolnexus.errors import ConfigurationError
 from toolnexus.sources.builtin.kept_output import KeptOutput, OutputFolder, last_line
@@ -40,9 +42,12 @@ ENVIRONMENT = frozenset(
         *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "NVM_DIR"),
         *("GOPATH", "GOROOT", "CARGO_HOME", "RUSTUP_HOME", "PYENV_ROOT"),
+        # Each by its name: a shell that is logged in to from afar lets other `LC_…` in, and some people send keys so.
+        *("LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME"),
+        *("LC_ADDRESS", "LC_IDENTIFICATION", "LC_MEASUREMENT", "LC_NAME", "LC_PAPER", "LC_TELEPHONE"),
     }
 )
-"""The variables that commands see, beside `LC_…`. None of them is known to hold a secret."""
+"""The variables that commands see. None of them is known to hold a secret."""
 
 # Programs that would ask, page or open an editor do not, as nobody could answer.
 _QUIET = {
@@ -137,6 +142,7 @@ class _State:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._groups: set[ProcessGroup] = set()
+        self._left: set[ProcessGroup] = set()
         self._threads: set[threading.Thread] = set()
         _states.add(self)
 
@@ -152,12 +158,18 @@ class _State:
         with self._lock:
             self._groups.add(group)
 
+    def ended(self, group: ProcessGroup, *, left: bool) -> None:
+        """The command itself has ended. `left`: something that it started goes on."""
+        with self._lock:
+            (self._left.add if left else self._groups.discard)(group)
+
     def forget_ended(self) -> None:
         """Drop the groups of which nobody lives, before their numbers are somebody else's."""
         with self._lock:
-            groups = list(self._groups)
-        over = {group for group in groups if not group.living()}
+            left = list(self._left)
+        over = {group for group in left if not group.living()}
         with self._lock:
+            self._left -= over
             self._groups -= over
 
     def close(self) -> None:
@@ -214,6 +226,8 @@ class _Shell:
         try:
             if state.closed.is_set():
                 raise CommandFailed("The toolkit is closed, so no command can run.")
+            if stopped.is_set():
+                raise CommandFailed("The call was stopped before its command was started.")
             folder = self._folder(args.get("workdir", "."))
             ctx.progress(args.get("description") or args["command"].strip().partition("\n")[0][:200])
             return self._watched(args, folder, ctx, lambda: stopped.is_set() or state.closed.is_set())
@@ -232,6 +246,7 @@ class _Shell:
         follower: threading.Thread | None = None
         try:
             ended = command.wait(began + timeout, stopped)
+            state.ended(command.group, left=bool(ended.left))
             if ended.left:
                 kept.to_file()
                 follower = threading.Thread(target=_follow, args=(command, kept, state.closed), daemon=True)
@@ -253,13 +268,18 @@ class _Shell:
     def _started(self, line: str, folder: str, take: Callable[[bytes], None]) -> Command:
         try:
             return Command([*_shell(), "-c", line], environment=self._environment(), folder=folder, take=take)
+        except UnicodeError as error:
+            raise CommandFailed("The command has half a character in it, which no program can be given.") from error
         except ValueError as error:
             raise CommandFailed("The command has a NUL character in it, which no program can be given.") from error
         except OSError as error:
+            if error.errno == errno.E2BIG:
+                told = f"The command could not be started: {error.strerror}. Write it to a file, and run that."
+                raise CommandFailed(told) from error
             raise CommandFailed(f"The command could not be started: {error.strerror or error}.") from error
 
     def _environment(self) -> dict[str, str]:
-        ours = {name: value for name, value in os.environ.items() if name in self._names or name.startswith("LC_")}
+        ours = {name: value for name, value in os.environ.items() if name in self._names}
         return {**_QUIET, **ours}
 
 
@@ -375,13 +395,15 @@ async def _in_thread(work: Callable[[], _T], stopped: threading.Event | None = N
             except RuntimeError:  # it was closed just now: nobody waits any more
                 return
 
-    threading.Thread(target=run, name="toolnexus-command", daemon=True).start()
+    thread = threading.Thread(target=run, name="toolnexus-command", daemon=True)
     try:
+        await _workers.run(thread.start)  # which waits for it, and among many threads that may take long
         await asyncio.wait({outcome})  # unlike the future itself, this can be cancelled and waited for once more
     except asyncio.CancelledError:
         if stopped is not None:
             stopped.set()
-            await asyncio.wait({outcome}, timeout=_STOPPING)
+            if thread.ident is not None:
+                await asyncio.wait({outcome}, timeout=_STOPPING)
         if outcome.done() and not outcome.cancelled():
             outcome.exception()  # looked at: a fault that comes with a cancellation is nobody's
         else:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+import io
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from toolnexus.sources.builtin import files, near_miss
@@ -63,19 +63,19 @@ def _edit(workspace: Workspace, path: str, old: str, new: str, *, everywhere: bo
     with Transaction(workspace) as transaction:
         place = transaction.place(path)
         loaded = files.load(place)
-        text, lines = replaced(loaded.file.text, old, new, everywhere=everywhere, shown=place.shown)
+        text, count, lines = replaced(loaded.file.text, old, new, everywhere=everywhere, shown=place.shown)
         transaction.commit([files.replacing(place, loaded, loaded.file.with_text(text))])
-    times = "1 occurrence" if len(lines) == 1 else f"{len(lines)} occurrences"
+    times = "1 occurrence" if count == 1 else f"{count} occurrences"
     encoding = loaded.file.encoding.described()
     return ToolResult(
-        output=f"Replaced {times} in {place.shown}, {near_miss.line_list(lines)}."
+        output=f"Replaced {times} in {place.shown}, {near_miss.line_list(lines, count)}."
         + (f" The file is {encoding}." if encoding else ""),
-        metadata={"path": place.path, "replacements": len(lines)},
+        metadata={"path": place.path, "replacements": count},
     )
 
 
-def replaced(text: str, old: str, new: str, *, everywhere: bool, shown: str) -> tuple[str, Sequence[int]]:
-    """A text with `old` replaced, and the numbers of the lines in which it was. Everything else stays as it is.
+def replaced(text: str, old: str, new: str, *, everywhere: bool, shown: str) -> tuple[str, int, Sequence[int]]:
+    """A text with `old` replaced, how often it was there, and in which lines, the first few. All else stays as it is.
 
     A line end in `old` stands for either kind, and those of `new` become the kind that was there.
 
@@ -83,32 +83,59 @@ def replaced(text: str, old: str, new: str, *, everywhere: bool, shown: str) -> 
         NotFound: It is not there.
         Ambiguous: It is there more than once, but only one is to be replaced.
     """
-    # A literal with two ways to end a line: there is nothing in it to go back over.
-    pattern = re.compile(re.escape(with_line_ends(old, "\n")).replace("\\\n", "\r?\n"))
+    wanted = with_line_ends(old, "\n")
     usual = line_end_of(text)
-    starts: list[int] = []
-    pieces: list[str] = []
+    count, starts = 0, list[int]()
+    changed = io.StringIO()
     end = 0
-    for match in pattern.finditer(text):  # a loop lets other threads run in between, of which one is the event loop's
-        there = match.group()
-        starts.append(match.start())
-        pieces += text[end : match.start()], with_line_ends(new, line_end_of(there) if "\n" in there else usual)
-        end = match.end()
+    for start, stop in _occurrences(text, wanted):
+        there = text[start:stop]
+        changed.write(text[end:start])
+        changed.write(with_line_ends(new, line_end_of(there) if "\n" in there else usual))
+        count += 1
+        if len(starts) < near_miss.NUMBERS:
+            starts.append(start)
+        end = stop
     if not starts:
-        lines = [line for line, _ in split_lines(text)]
-        wanted = with_line_ends(old, "\n").split("\n")
-        raise NotFound(f"oldString is not in {shown}.{near_miss.hint(wanted, lines)}")
+        hint = near_miss.hint(wanted.split("\n"), (line for line, _ in split_lines(text)))
+        raise NotFound(f"oldString is not in {shown}.{hint}")
     if not everywhere:
         # Two of them may overlap, which is as unclear. Within a line end nothing begins.
         after = starts[0] + (2 if text.startswith("\r\n", starts[0]) else 1)
-        if len(starts) == 1 and (overlapping := pattern.search(text, after)) is not None:
-            starts.append(overlapping.start())
-        if len(starts) > 1:
+        if count == 1 and (overlapping := next(_occurrences(text, wanted, after), None)) is not None:
+            count, starts = 2, [*starts, overlapping[0]]
+        if count > 1:
+            lines = near_miss.line_list(_line_numbers(text, starts), count)
             raise Ambiguous(
-                f"oldString is {len(starts)} times in {shown}, at {near_miss.line_list(_line_numbers(text, starts))}. "
-                "Take in more of the lines around the one that you mean, or set replaceAll."
+                f"oldString is {count} times in {shown}, at {lines}. Take in more of the lines around the one that you "
+                "mean, or set replaceAll."
             )
-    return "".join([*pieces, text[end:]]), _line_numbers(text, starts)
+    changed.write(text[end:])
+    return changed.getvalue(), count, _line_numbers(text, starts)
+
+
+def _occurrences(text: str, wanted: str, after: int = 0) -> Iterator[tuple[int, int]]:
+    """Where a text begins and ends that has `\\n` for either kind of line end; one after the other.
+
+    `str.find` takes a time that grows with the text and never faster, which a regular expression does not.
+    """
+    plain = text[after:].replace("\r\n", "\n")
+    done, end = 0, after  # the same place, without and with the two characters of `\\r\\n`
+    while (found := plain.find(wanted, done)) >= 0:
+        start = _further(text, end, found - done)
+        end = _further(text, start, len(wanted))
+        yield start, end
+        done = found + len(wanted)
+
+
+def _further(text: str, at: int, count: int) -> int:
+    """The index `count` characters further on, where `\\r\\n` counts as one."""
+    while count:
+        end = at + count
+        pairs = text.count("\r\n", at, end)
+        end += text.startswith("\r\n", end - 1)  # the last one is taken whole
+        at, count = end, pairs
+    return at
 
 
 def _line_numbers(text: str, starts: Sequence[int]) -> list[int]:

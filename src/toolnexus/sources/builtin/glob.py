@@ -6,8 +6,8 @@ import contextlib
 
 from toolnexus._unicode import clean_text
 from toolnexus.sources.builtin.patterns import Glob
-from toolnexus.sources.builtin.walk import SECONDS, Walk, deadline
-from toolnexus.sources.builtin.workspace import PathRefused, Workspace
+from toolnexus.sources.builtin.walk import Walk
+from toolnexus.sources.builtin.workspace import MOST_SHOWN, SECONDS, PathRefused, Workspace, deadline
 from toolnexus.tools import JSONObject, Tool, ToolContext, ToolResult
 
 _LIMIT = 100
@@ -47,16 +47,17 @@ def _glob(workspace: Workspace, pattern: str, path: str, limit: int, ends: float
     with workspace.place(path) as place:
         walk = Walk(place, Glob.parse(pattern), ends)
         paths: list[str] = []
-        more = False
+        more, room = False, MOST_SHOWN
         with contextlib.closing(walk.files()) as files:
             for file in files:
-                if len(paths) == limit:
+                if len(paths) == limit or room < 0:
                     more = True
                     break
                 paths.append(clean_text(file.path))
+                room -= len(paths[-1].encode()) + 1
     lines = paths or [f"No file matches {pattern!r}."]
     if more:
-        lines.append(f"[the first {limit} by path; there are more. Narrow the pattern, or raise limit]")
+        lines.append(f"[the first {len(paths)} by path; there are more. Narrow the pattern, or raise limit]")
     if walk.late:
         lines.append(f"[ended after at most {SECONDS:g} s, so there may be more. Narrow the search by path]")
     if walk.unread:

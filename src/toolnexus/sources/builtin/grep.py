@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import stat
@@ -13,8 +14,17 @@ from toolnexus._unicode import clean_text
 from toolnexus.sources.builtin import linear
 from toolnexus.sources.builtin.patterns import Glob
 from toolnexus.sources.builtin.text_files import LATIN_1, SAMPLE, Encoding, read_text
-from toolnexus.sources.builtin.walk import SECONDS, Walk, deadline
-from toolnexus.sources.builtin.workspace import FILE_FLAGS, PathRefused, Place, Workspace
+from toolnexus.sources.builtin.walk import Walk
+from toolnexus.sources.builtin.workspace import (
+    FILE_FLAGS,
+    MOST_SHOWN,
+    SECONDS,
+    PathRefused,
+    Place,
+    Workspace,
+    deadline,
+    is_only_name,
+)
 from toolnexus.tools import JSONObject, Tool, ToolContext, ToolResult
 
 _LIMIT = 100
@@ -22,9 +32,9 @@ _PIECE = 1 << 20
 """Bytes of a file that are searched at once."""
 _LONGEST_LINE = 4 << 20
 """Bytes after which a line without an end is searched in parts."""
-_MARKED_BYTES = 32 << 20
-"""Bytes of a file with a byte order mark, which is searched as a whole."""
-_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
+_WIDE_BYTES = 8 << 20
+"""Bytes of a file in UTF-16 or UTF-32, which is searched as a whole."""
+_WIDE = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
 _SHOWN = 300
 """Bytes of a line that are shown."""
 _BEFORE = 100
@@ -111,6 +121,7 @@ class _Search:
     encodings: list[str] = field(default_factory=list[str])
     more: bool = False
     late: bool = False
+    room: int = MOST_SHOWN
 
     @property
     def over(self) -> bool:
@@ -128,7 +139,7 @@ class _Search:
             if not stat.S_ISREG(status.st_mode):
                 self.unread += 1
                 return
-            if status.st_nlink > 1 and workspace.guards_hard_links:
+            if workspace.guards_hard_links and not is_only_name(folder, name, status):
                 Place(workspace, folder, name, path).check_links(opened)
             self.opened(opened, status.st_size, path)
         except (OSError, PathRefused):
@@ -154,12 +165,13 @@ class _Search:
             number += piece.count(b"\n", counted)
             piece, counted = following, 0
             for start, stop, found in self._found(piece):
-                if len(self.lines) == self.limit:
+                if len(self.lines) == self.limit or self.room < 0:
                     self.more = True
                     return
                 number += piece.count(b"\n", counted, start)
                 counted = start
                 self.lines.append(f"{path}:{number}:{_shown(piece, start, stop, found)}")
+                self.room -= len(self.lines[-1].encode(errors="replace")) + 1
             if time.monotonic() > self.deadline:
                 break
         self.binary += pieces.is_binary
@@ -195,7 +207,7 @@ class _Search:
         lines = self.lines or ["Nothing was found."]
         notes: list[str] = []
         if self.more:
-            notes.append(f"the first {self.limit} lines; there are more. Narrow the search, or raise limit")
+            notes.append(f"the first {len(self.lines)} lines; there are more. Narrow the search, or raise limit")
         if self.late:
             notes.append(
                 f"the search was ended after at most {SECONDS:g} s, so there may be more. Narrow it by path or include"
@@ -234,9 +246,12 @@ class _Pieces:
 
     def __iter__(self) -> Iterator[bytes]:
         data = self._head
-        if data.startswith(_MARKS):
-            yield from self._marked(data)
+        if data.startswith(_WIDE):
+            yield from self._wide(data)
             return
+        if data.startswith(codecs.BOM_UTF8):
+            data = data[len(codecs.BOM_UTF8) :]
+            self.encoding = Encoding("utf-8", codecs.BOM_UTF8).described()
         if data.find(b"\0", 0, SAMPLE) >= 0:
             self.is_binary = True
             return
@@ -267,9 +282,9 @@ class _Pieces:
                 self.encoding = Encoding(LATIN_1).described()
         return data.decode(LATIN_1).encode() if self._latin else data
 
-    def _marked(self, data: bytes) -> Iterator[bytes]:
-        """A file with a byte order mark, as a whole; one that is too large is left out like a binary one."""
-        if self._size <= _MARKED_BYTES:
+    def _wide(self, data: bytes) -> Iterator[bytes]:
+        """A file in UTF-16 or UTF-32, as a whole; one that is too large is left out like a binary one."""
+        if self._size <= _WIDE_BYTES:
             while more := os.read(self._file, _PIECE):
                 data += more
             file = read_text(data)

@@ -6,6 +6,7 @@ guessed.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ def patched(text: str, hunks: Sequence[Hunk], shown: str) -> str:
     Raises:
         HunkRefused: A hunk cannot be placed.
     """
-    lines = split_lines(text)
+    lines = list(split_lines(text))
     end = line_end_of(text)
     result: list[_Line] = []
     done = 0
@@ -54,9 +55,12 @@ def _joined(lines: Sequence[_Line], end: str, *, ends: bool) -> str:
     """The text of lines, of which the last has an end if that of the file had one."""
     if not lines:
         return ""
-    inner = [line + (own or end) for line, own in lines[:-1]]
+    text = io.StringIO()
+    for line, own in lines[:-1]:
+        text.write(line + (own or end))
     last, own = lines[-1]
-    return "".join([*inner, last + ((own or end) if ends else "")])
+    text.write(last + ((own or end) if ends else ""))
+    return text.getvalue()
 
 
 class _Search:

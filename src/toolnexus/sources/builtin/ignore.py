@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -23,17 +24,22 @@ if TYPE_CHECKING:
 
 _FILE = ".gitignore"
 _EXCLUDE = (".git", "info", "exclude")
-_MAX_BYTES = 1 << 20
+_MAX_BYTES = 256 * 1024
 """Bytes of an ignore file that are read."""
+_LONGEST_RULE = 1000
+"""Characters of a rule. Longer ones are passed over: no path is like that."""
+_TOGETHER = 25
+"""Rules that are looked for at once."""
 
 
 class _Rules:
     """The rules of one file."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        self._rules: list[tuple[linear.Pattern, bool]] = []
-        sources: list[str] = []
+        rules: list[tuple[linear.Pattern, str, bool]] = []
         for line in lines:
+            if len(line) > _LONGEST_RULE:
+                continue
             try:
                 pattern = GitIgnoreSpecPattern(line)
             except GitIgnorePatternError:  # git passes over such lines as well
@@ -44,18 +50,31 @@ class _Rules:
             # Matched by RE2, so that no rule in a strange repository can hold a search up.
             source = compiled.pattern.replace("?P<ps_d>", "?:")
             try:
-                self._rules.append((linear.compile(source), pattern.include))
+                rules.append((linear.compile(source), f"(?:{source})", pattern.include))
             except linear.InvalidPattern:
                 continue
-            sources.append(f"(?:{source})")
-        self._rules.reverse()
-        self._any = linear.compile("|".join(sources)) if sources else None
+        rules.reverse()
+        self._groups = [_Group(rules[at : at + _TOGETHER]) for at in range(0, len(rules), _TOGETHER)]
 
     def verdict(self, path: bytes) -> bool | None:
         """Whether `path` is ignored. None: no rule says."""
-        if self._any is None or self._any.search(path) is None:
+        verdicts = (group.verdict(path) for group in self._groups)
+        return next((verdict for verdict in verdicts if verdict is not None), None)
+
+
+class _Group:
+    """Some rules of a file, the strongest first: each as its pattern, the source of that, and whether it ignores."""
+
+    def __init__(self, rules: Sequence[tuple[linear.Pattern, str, bool]]) -> None:
+        self._rules = [(pattern, ignores) for pattern, _, ignores in rules]
+        self._any: linear.Pattern | None = None
+        with contextlib.suppress(linear.InvalidPattern):  # together they may be too large
+            self._any = linear.compile("|".join(source for _, source, _ in rules))
+
+    def verdict(self, path: bytes) -> bool | None:
+        if self._any is not None and self._any.search(path) is None:
             return None
-        return next((ignored for pattern, ignored in self._rules if pattern.search(path) is not None), None)
+        return next((ignores for pattern, ignores in self._rules if pattern.search(path) is not None), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 _NUMBERED = re.compile(r"\s*\d+\t")
 _MOST_LINES = 50_000
 """Lines of a file that are looked at."""
+_LONGEST_LINE = 10_000
+"""Characters of a line that is looked at."""
 _TOLD = 3
+NUMBERS = 10
+"""Lines whose numbers are told."""
 
 
-def hint(wanted: Sequence[str], lines: Sequence[str]) -> str:
+def hint(wanted: Sequence[str], lines: Iterable[str]) -> str:
     """Where lines are that differ from those wanted only in white space or case, else where the most telling one is.
 
     Args:
@@ -22,8 +27,8 @@ def hint(wanted: Sequence[str], lines: Sequence[str]) -> str:
         A sentence that begins with a space, or nothing.
     """
     wanted = _without_blank_ends(wanted)
-    lines = lines[:_MOST_LINES]
-    if not wanted:
+    lines = ["" if len(line) > _LONGEST_LINE else line for line in islice(lines, _MOST_LINES)]
+    if not wanted or any(len(line) > _LONGEST_LINE for line in wanted):
         return ""
     if all(_NUMBERED.match(line) for line in wanted if line.strip()):
         return " It has line numbers in it, which are not part of the file: leave out the number and the tab."
@@ -86,9 +91,14 @@ def _told(found: Sequence[int], length: int) -> str:
     return f"line{'s' if len(places) > 1 or length > 1 else ''} {', '.join(places)}{more}"
 
 
-def line_list(numbers: Sequence[int]) -> str:
-    """`line 3`, or `lines 3, 9 and 12`; the first few."""
-    first = [str(number) for number in numbers[:10]]
-    if len(numbers) > len(first):
-        return f"lines {', '.join(first)} and {len(numbers) - len(first)} more"
+def line_list(numbers: Sequence[int], total: int | None = None) -> str:
+    """`line 3`, or `lines 3, 9 and 12`; the first few.
+
+    Args:
+        total: How many there are if `numbers` are only the first. None: these are all.
+    """
+    first = [str(number) for number in numbers[:NUMBERS]]
+    more = (len(numbers) if total is None else total) - len(first)
+    if more:
+        return f"lines {', '.join(first)} and {more} more"
     return f"line {first[0]}" if len(first) == 1 else f"lines {', '.join(first[:-1])} and {first[-1]}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 import zlib
 from dataclasses import dataclass
@@ -10,7 +9,9 @@ from email.message import Message
 from typing import Literal, TypeAlias
 
 from toolnexus import _media
+from toolnexus._unicode import clean_text
 from toolnexus.errors import MissingExtra
+from toolnexus.sources import charsets
 
 try:
     from html_to_markdown import ConversionOptions, PreprocessingOptions, convert
@@ -21,19 +22,19 @@ Format: TypeAlias = Literal["text", "markdown", "html"]
 
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _UNTOLD = frozenset({"", "application/octet-stream", "binary/octet-stream"})
-_LOOKS_LIKE_HTML = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+# Possessive, both of them: a page must not make us look for long at what is not there.
+_LOOKS_LIKE_HTML = re.compile(
+    rb"\s*+(?:<!--(?:(?!-->).)*+-->\s*+)*+<(?:!doctype html|html|head|body)\b", re.IGNORECASE | re.DOTALL
+)
 _SNIFFED = 1024
 # WHATWG HTML, "prescan a byte stream to determine its encoding", in the two spellings that are in use; and XML, 4.3.3.
 _NAMED_INSIDE = re.compile(
-    rb"""<meta\b[^>]*?\bcharset\s*=\s*["']?\s*([A-Za-z0-9_:.-]+)|\A\s*<\?xml\b[^>]*?\bencoding\s*=\s*["']([\w.:-]+)""",
+    rb"""<meta\b[^>]*?\bcharset\s*+=\s*+["']?\s*+([A-Za-z0-9_:.-]+)"""
+    rb"""|\A\s*<\?xml\b[^>]*?\bencoding\s*+=\s*+["']([\w.:-]+)""",
     re.IGNORECASE,
 )
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-# WHATWG Encoding: what pages call by the left name is in truth the right one.
-_CALLED = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932"}
-_NO_CHARSETS = frozenset(
-    {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "utf-7", "undefined", "mbcs", "oem"}
-)
+_LONGEST_TYPE = 1000
+"""Characters of a `Content-Type` that are looked at."""
 
 
 class UnreadablePage(Exception):
@@ -92,6 +93,7 @@ class Kind:
 
 def kind_of(content_type: str, data: bytes) -> Kind:
     """What a body is, by its `Content-Type`, else by its first bytes."""
+    content_type = clean_text(content_type[:_LONGEST_TYPE])
     header = Message()
     header["content-type"] = content_type.replace("\n", " ").replace("\r", " ")
     media_type = content_type.partition(";")[0].strip().lower()
@@ -115,17 +117,20 @@ def decoded(data: bytes, kind: Kind, *, cut: bool = False) -> str:
     Args:
         cut: Whether it may end in the middle of a character.
     """
-    named = _marked(data) or _codec(kind.charset) or _codec(_inside(data, kind))
+    if (marked := _marked(data)) is not None:
+        mark, encoding = marked
+        return charsets.decode(data[len(mark) :], encoding, final=not cut)
+    named = _codec(kind.charset) or _codec(_inside(data, kind))
     if named is not None:
-        return data.decode(named, "replace")
+        return charsets.decode(data, named, final=not cut)
     try:
-        return codecs.getincrementaldecoder("utf-8")().decode(data, final=not cut)
+        return charsets.decode(data, "utf-8", "strict", final=not cut)
     except UnicodeDecodeError:
-        return data.decode("cp1252", "replace")
+        return charsets.decode(data, "cp1252")
 
 
-def _marked(data: bytes) -> str | None:
-    return next((codec for mark, codec in _MARKS if data.startswith(mark)), None)
+def _marked(data: bytes) -> tuple[bytes, str] | None:
+    return next(((mark, encoding) for mark, encoding in charsets.MARKS if data.startswith(mark)), None)
 
 
 def _inside(data: bytes, kind: Kind) -> str | None:
@@ -139,12 +144,7 @@ def _inside(data: bytes, kind: Kind) -> str | None:
 
 def _codec(name: str | None) -> str | None:
     """Python's codec for a charset. None: there is none."""
-    try:
-        found = codecs.lookup((name or "").strip().strip("\"'")).name
-        b"x".decode(found, "replace")  # not all codecs are of text
-    except (LookupError, ValueError, UnicodeError):
-        return None
-    return None if found in _NO_CHARSETS else _CALLED.get(found, found)
+    return charsets.known((name or "").strip().strip("\"'"))
 
 
 def rendered(html: str, url: str, form: Format) -> str:

@@ -125,17 +125,17 @@ def _expanded(pattern: str) -> list[str]:
 
 def _first_choice(pattern: str) -> tuple[int, int, list[str]] | None:
     """Where the first braces with a comma in them begin and end, and what is between their commas. None: nowhere."""
-    for start in (at for at, sign in enumerate(pattern) if sign == "{"):
-        depth = 0
-        cuts = [start]
-        for at in range(start, len(pattern)):
-            sign = pattern[at]
-            depth += (sign == "{") - (sign == "}")
-            if sign == "," and depth == 1:
-                cuts.append(at)
-            if depth == 0:
-                if len(cuts) > 1:
-                    ends = [*cuts[1:], at]
-                    return start, at + 1, [pattern[cut + 1 : end] for cut, end in zip(cuts, ends, strict=True)]
-                break
-    return None
+    found: list[list[int]] = []
+    opened: list[list[int]] = []  # of each brace that is not closed yet, where it is and its commas are
+    for at, sign in enumerate(pattern):
+        if sign == "{":
+            opened.append([at])
+        elif sign == "," and opened:
+            opened[-1].append(at)
+        elif sign == "}" and opened and len(cuts := opened.pop()) > 1:
+            found.append([*cuts, at])
+    if not found:
+        return None
+    start, *ends = min(found)
+    cuts = [start, *ends[:-1]]
+    return start, ends[-1] + 1, [pattern[cut + 1 : end] for cut, end in zip(cuts, ends, strict=True)]

@@ -1,8 +1,9 @@
 """Runs a command in a session of its own, and ends it with everything that it started.
 
-What a command started is found by its session, by who started whom, and by a mark in the environment, which those that
-left the session (`setsid`, a daemon) still carry. Only one that leaves, clears its environment, and whose parent has
-ended is not found. Without `/proc`, as on macOS, a command's process group is all that is known.
+What a command started is found by its session, by who started whom, by a mark in the environment, which those that
+left the session (`setsid`, a daemon) still carry, and by the pipe that it writes to. Only one is not found that leaves,
+clears its environment, writes elsewhere, and whose parent has ended. Without `/proc`, as on macOS, a command's process
+group is all that is known.
 
 All of it blocks, and belongs into a thread.
 """
@@ -16,9 +17,11 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Literal
 
@@ -56,7 +59,7 @@ class Process:
     name: str = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Row:
     """What the system says of a process. A zombie is dead, but holds its number."""
 
@@ -65,6 +68,49 @@ class _Row:
     session: int
     zombie: bool
 
+    @cached_property
+    def marks(self) -> bytes:
+        """What `MARK` is in its environment. Empty also if it has ended, or is another user's."""
+        with contextlib.suppress(OSError), open(f"{_PROC}/{self.process.pid}/environ", "rb") as environment:  # noqa: PTH123 - a Path is slow
+            return environment.read().partition(f"{MARK}=".encode())[2].partition(b"\0")[0]
+        return b""
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        """What it writes to."""
+        with contextlib.suppress(OSError):
+            return tuple(os.readlink(f"{_PROC}/{self.process.pid}/fd/{number}") for number in (1, 2))  # noqa: PTH115
+        return ()
+
+
+class _Looks:
+    """Looks at all processes. Threads that ask while one looks share the next look.
+
+    Each on its own would leave too little time to an event loop's thread when many commands end at once.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._began = 0.0
+        self._rows: Mapping[int, _Row] = {}
+
+    def now(self) -> Mapping[int, _Row]:
+        """The processes by their numbers, looked at after this was called."""
+        asked = time.monotonic()
+        alone = self._lock.acquire(timeout=_KILLING)  # in a fork that was made during a look it is never released
+        try:
+            if self._began < asked:
+                began = time.monotonic()
+                self._rows = {row.process.pid: row for row in _rows()}
+                self._began = began
+            return self._rows
+        finally:
+            if alone:
+                self._lock.release()
+
+
+_looks = _Looks()
+
 
 class ProcessGroup:
     """A command and everything that it started.
@@ -72,11 +118,13 @@ class ProcessGroup:
     Args:
         pid: The command, which leads a session of its own (`start_new_session=True`).
         mark: What `marked` put into its environment.
+        output: A pipe that only it writes to, either end. None: there is none.
     """
 
-    def __init__(self, pid: int, mark: str) -> None:
+    def __init__(self, pid: int, mark: str, *, output: int | None = None) -> None:
         self.pid = pid
         self._mark = mark.encode()
+        self._pipe = None if output is None else f"pipe:[{os.fstat(output).st_ino}]"
         row = _row(pid)
         self._leader = row.process if row else None
         self._since = row.process.started if row else 0
@@ -86,35 +134,33 @@ class ProcessGroup:
         """Who of them lives now. Without `/proc`, only the command itself stands for all."""
         if not _HAS_PROC:
             return [Process(self.pid, 0, "")] if _group_lives(self.pid) else []
-        rows = {row.process.pid: row for row in _rows()}
+        rows = _looks.now()
         leader = rows.get(self.pid)
         # Once the leader is gone for good, its number may be that of somebody else's session.
         ours = {self.pid} if leader is not None and leader.process == self._leader else set[int]()
         session = self.pid if ours else None
         newer = [row for row in rows.values() if row.process.started >= self._since]
         for row in newer:
-            if row.session == session or row.process in self._known or self._is_marked(row.process.pid):
+            if row.session == session or row.process in self._known or self._belongs(row):
                 ours.add(row.process.pid)
         _add_children(ours, newer)
         living = [row.process for row in newer if row.process.pid in ours and not row.zombie]
         self._known = set(living)
         return living
 
-    def _is_marked(self, pid: int) -> bool:
-        try:
-            return self._mark in (_PROC / str(pid) / "environ").read_bytes()
-        except OSError:  # it has ended, or is another user's
-            return False
+    def _belongs(self, row: _Row) -> bool:
+        """Whether a process carries the mark, or writes to the pipe."""
+        # A child of our own that has not begun its program yet has our end of the pipe.
+        return self._mark in row.marks or (row.parent != os.getpid() and self._pipe in row.outputs)
 
-    def send(self, number: int) -> list[Process]:
-        """Send a signal to all of them, and say to whom."""
+    def send(self, *numbers: int) -> list[Process]:
+        """Send signals to all of them, and say to whom."""
         living = self.living()
+        send = os.kill if _HAS_PROC else os.killpg
         for process in living:
             with contextlib.suppress(OSError):  # it has ended, or is another user's
-                if _HAS_PROC:
-                    os.kill(process.pid, number)
-                else:
-                    os.killpg(process.pid, number)
+                for number in numbers:
+                    send(process.pid, number)
         return living
 
     def kill(self) -> None:
@@ -140,7 +186,8 @@ def _rows() -> Iterator[_Row]:
 
 def _row(pid: int) -> _Row | None:
     try:
-        stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        with open(f"{_PROC}/{pid}/stat", encoding="utf-8", errors="replace") as opened:  # noqa: PTH123 - as above
+            stat = opened.read()
     except OSError:
         return None
     # proc(5): the name stands in parentheses and may hold some itself.
@@ -175,8 +222,7 @@ def end(groups: Sequence[ProcessGroup], *, grace: float = GRACE, reap: Callable[
     Returns when all are gone, or `grace` and two seconds later.
     """
     for group in groups:
-        group.send(signal.SIGTERM)
-        group.send(signal.SIGCONT)  # one that is stopped could not end
+        group.send(signal.SIGTERM, signal.SIGCONT)  # one that is stopped could not end
     if not _gone(groups, time.monotonic() + grace, reap):
         until = time.monotonic() + _KILLING
         while time.monotonic() < until and not _gone(groups, time.monotonic() + _LOOKING, reap):
@@ -238,10 +284,11 @@ class Command:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        self.group = ProcessGroup(self._process.pid, mark)
         self._output: IO[bytes] | None = self._process.stdout
-        if self._output is not None:
-            os.set_blocking(self._output.fileno(), False)
+        output = None if self._output is None else self._output.fileno()
+        if output is not None:
+            os.set_blocking(output, False)
+        self.group = ProcessGroup(self._process.pid, mark, output=output)
 
     def wait(self, deadline: float, stopped: Callable[[], bool]) -> Ended:
         """Read until the command ends. What it leaves in the background is not waited for.

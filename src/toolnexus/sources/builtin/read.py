@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import time
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -11,15 +12,13 @@ from toolnexus import _media, parts
 from toolnexus._unicode import clean_text
 from toolnexus.errors import ConfigurationError
 from toolnexus.sources.builtin.text_files import LATIN_1, SAMPLE, Encoding, encoding_of
-from toolnexus.sources.builtin.workspace import FileProblem, Place, Workspace
+from toolnexus.sources.builtin.workspace import MOST_SHOWN, SECONDS, FileProblem, Place, Workspace, deadline
 from toolnexus.tools import JSONObject, Tool, ToolContext, ToolResult
 
 _LIMIT = 2000
 """Lines."""
 _LONGEST = 2000
 """Characters of a line that are shown."""
-_MOST_BYTES = 48 * 1024
-"""Bytes of one answer: less than what a run cuts, so that the way to go on is said."""
 _PIECE = 64 * 1024
 _BARE_SOUNDS = frozenset({".mp3", ".aac"})
 """Suffixes of sounds whose first bytes alone do not tell them."""
@@ -45,14 +44,14 @@ def make(workspace: Workspace) -> Tool:
     """The tool `read`."""
 
     def execute(args: JSONObject, ctx: ToolContext) -> ToolResult:
-        return _read(workspace, args["path"], args.get("offset", 1), args.get("limit", _LIMIT))
+        return _read(workspace, args["path"], args.get("offset", 1), args.get("limit", _LIMIT), deadline(ctx))
 
     return Tool(
         name="read", source="builtin", description=_DESCRIPTION, input_schema=_SCHEMA, execute=execute, read_only=True
     )
 
 
-def _read(workspace: Workspace, path: str, offset: int, limit: int) -> ToolResult:
+def _read(workspace: Workspace, path: str, offset: int, limit: int, ends: float) -> ToolResult:
     with workspace.open(path) as (opened, place):
         head = os.read(opened, SAMPLE)
         if (media_type := _shown_as(head, place.name)) is not None:
@@ -62,12 +61,16 @@ def _read(workspace: Workspace, path: str, offset: int, limit: int) -> ToolResul
             size = _media.human_size(os.fstat(opened).st_size)
             raise FileProblem(f"{place.shown} is a binary file of {size}, not text, an image, a PDF or a sound.")
         try:
-            window = _window(opened, encoding, offset, limit)
+            window = _window(opened, encoding, offset, limit, ends)
+        except TimeoutError:
+            raise FileProblem(
+                f"{place.shown} is so large that line {offset} was not come to in {SECONDS:g} s. Use grep on it."
+            ) from None
         except UnicodeDecodeError:
             if encoding.name != "utf-8":
                 raise FileProblem(f"{place.shown} begins like {encoding.name.upper()}, but is damaged.") from None
             encoding = Encoding(LATIN_1)
-            window = _window(opened, encoding, offset, limit)
+            window = _window(opened, encoding, offset, limit, ends)
     return _result(window, encoding, place, offset)
 
 
@@ -107,16 +110,17 @@ class _Window:
     is_over: bool | None
 
 
-def _window(opened: int, encoding: Encoding, offset: int, limit: int) -> _Window:
+def _window(opened: int, encoding: Encoding, offset: int, limit: int, ends: float) -> _Window:
     """Read lines, and no further than they go.
 
     Raises:
         UnicodeDecodeError: The file is in another encoding.
+        TimeoutError: They were not come to by `ends`, on `time.monotonic()`.
     """
-    source = _Lines(opened, encoding)
+    source = _Lines(opened, encoding, ends)
     source.skip(offset - 1)
     lines: list[str] = []
-    room = _MOST_BYTES
+    room = MOST_SHOWN
     while len(lines) < limit and room > 0 and (line := source.take()) is not None:
         lines.append(f"{source.number}\t{line}")
         room -= len(lines[-1].encode(errors="replace")) + 1
@@ -131,8 +135,9 @@ class _Lines:
         is_inside: Whether the last one was so long that its end has not been looked for.
     """
 
-    def __init__(self, opened: int, encoding: Encoding) -> None:
+    def __init__(self, opened: int, encoding: Encoding, ends: float) -> None:
         os.lseek(opened, len(encoding.mark), os.SEEK_SET)
+        self._ends = ends
         self._opened = opened
         self._decoder = codecs.getincrementaldecoder(encoding.name)()
         self._text = ""
@@ -144,6 +149,8 @@ class _Lines:
     def more(self) -> bool:
         """Whether there is more text; it is then at hand."""
         while self._at == len(self._text) and not self._ended:
+            if time.monotonic() > self._ends:
+                raise TimeoutError
             data = os.read(self._opened, _PIECE)
             self._ended = not data
             self._text, self._at = self._decoder.decode(data, self._ended), 0

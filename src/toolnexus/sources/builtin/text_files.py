@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 _MARKS = (
@@ -96,6 +97,8 @@ def read_text(data: bytes) -> TextFile | None:
 
 
 _LINE_END = re.compile(r"\r?\n")
+_STEP = 64 * 1024
+"""Characters that are split into lines at once."""
 
 
 def line_end_of(text: str) -> str:
@@ -109,9 +112,14 @@ def with_line_ends(text: str, end: str) -> str:
     return _LINE_END.sub(end, text)
 
 
-def split_lines(text: str) -> list[tuple[str, str]]:
+def split_lines(text: str) -> Iterator[tuple[str, str]]:
     """A text as its lines, each with its end: `\\n`, `\\r\\n`, or empty for a last line that has none."""
-    lines = text.split("\n")
-    last = lines.pop()
-    split = [(line[:-1], "\r\n") if line.endswith("\r") else (line, "\n") for line in lines]
-    return [*split, (last, "")] if last else split
+    at = 0
+    while at < len(text):  # not all at once, which may stop the event loop
+        end = text.find("\n", at + _STEP) + 1 or len(text)
+        lines = text[at:end].split("\n")
+        last = lines.pop()
+        yield from ((line[:-1], "\r\n") if line.endswith("\r") else (line, "\n") for line in lines)
+        if last:
+            yield last, ""
+        at = end

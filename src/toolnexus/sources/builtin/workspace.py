@@ -10,18 +10,23 @@ from __future__ import annotations
 import contextlib
 import difflib
 import errno
+import heapq
 import os
 import stat
 import threading
+import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakValueDictionary
 
 from toolnexus._unicode import clean_text
 from toolnexus.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from toolnexus.tools import ToolContext
 
 FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 """How a folder is opened: not through a link."""
@@ -38,6 +43,13 @@ _MAX_LINKS = 40
 _MAX_LISTED = 50
 _MAX_COMPARED = 5_000
 """Names of a folder among which one is looked for that may have been meant."""
+DEEPEST = 200
+"""Folders in each other; each holds a descriptor while it is gone through, and a process has some thousand."""
+SECONDS = 30.0
+"""How long a search, or the way to a line, may take. What was found until then is given."""
+MOST_SHOWN = 48 * 1024
+"""Bytes of one answer: less than what a run cuts, so that the way to go on is said."""
+_LONGEST_SHOWN = 1000
 
 Version: TypeAlias = tuple[int, int, int, int]
 """Which file, and in which state: device, inode, size, and when it was changed in ns."""
@@ -51,9 +63,27 @@ class FileProblem(Exception):
     """A file cannot be used as asked. The text says why."""
 
 
+def deadline(ctx: ToolContext) -> float:
+    """When a search ends at the latest, in seconds on `time.monotonic()`: with its call, if that is sooner."""
+    ends = time.monotonic() + SECONDS
+    return ends if ctx.deadline is None else min(ends, ctx.deadline)
+
+
 def version(status: os.stat_result) -> Version:
     """What tells a changed file from the one that was looked at."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def is_only_name(folder: int, name: str, opened: os.stat_result) -> bool:
+    """Whether an opened file has this name, and no other.
+
+    That it has one name is not enough: that may be outside, and this one have been there for a moment only.
+    """
+    try:
+        there = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return there.st_nlink == 1 and there.st_ino == opened.st_ino and there.st_dev == opened.st_dev
 
 
 class _Lock:
@@ -144,14 +174,22 @@ class Place:
         Raises:
             PathRefused: It has several names, and the workspace guards against that.
         """
-        if not self.workspace.guards_hard_links or os.fstat(opened).st_nlink <= 1:
+        if not self.workspace.guards_hard_links or self._is_only_name(opened):
             return
         with self.workspace.changing():  # one of our own changes may have given it a second name for a moment
+            if self._is_only_name(opened):
+                return
             names = os.fstat(opened).st_nlink
         if names > 1:
             raise PathRefused(
                 f"{self.shown} has {names} names (hard links), so it may be a file from outside the workspace."
             )
+        raise PathRefused(f"{self.shown} was changed while it was opened. Try again.")
+
+    def _is_only_name(self, opened: int) -> bool:
+        """Whether an opened file has no other name than this. One without any was replaced just now, and is nobody's."""
+        there = os.fstat(opened)
+        return there.st_nlink == 0 or is_only_name(self.folder, self.name, there)
 
     def _similar(self) -> str:
         try:
@@ -169,13 +207,14 @@ class Place:
             folder = os.open(self.name, FOLDER_FLAGS, dir_fd=self.folder)
             try:
                 with os.scandir(folder) as entries:
-                    names = sorted(
+                    names = [
                         f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in entries
-                    )
+                    ]
             finally:
                 os.close(folder)
-            more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-            return f" It holds: {clean_text(', '.join(names[:_MAX_LISTED])) or 'nothing'}{more}."
+            first = heapq.nsmallest(_MAX_LISTED, names)  # there may be so many that sorting would stop the event loop
+            more = f" and {len(names) - len(first)} more" if len(names) > len(first) else ""
+            return f" It holds: {clean_text(', '.join(first)) or 'nothing'}{more}."
         return ""
 
 
@@ -285,12 +324,15 @@ class _Descent:
             raise PathRefused(f"{self._shown} has a NUL character in it.")
         try:
             return self._go()
+        except UnicodeEncodeError:
+            raise FileProblem(f"{self._shown} has half a character in it, which no file's name has.") from None
         except OSError as error:
             raise problem(self._shown, error) from error
 
     @property
     def _shown(self) -> str:
-        return repr(clean_text(self._path))
+        cut = "…" if len(self._path) > _LONGEST_SHOWN else ""
+        return repr(clean_text(self._path[:_LONGEST_SHOWN]) + cut)
 
     def _go(self) -> Place:
         workspace = self._workspace
@@ -364,6 +406,8 @@ class _Descent:
             raise
 
     def _down(self, name: str) -> None:
+        if len(self._folders) > DEEPEST:
+            raise FileProblem(f"{self._shown} is more than {DEEPEST} folders deep, which is too deep.")
         try:
             folder = os.open(name, FOLDER_FLAGS, dir_fd=self._folders[-1])
         except FileNotFoundError:
