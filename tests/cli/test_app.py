@@ -317,7 +317,7 @@ def half_an_answer() -> Iterator[str]:
 
 def test_ctrl_c_stops_the_answer_and_keeps_what_was_said(environment: dict[str, str], half_an_answer: str) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "toolnexus", "-m", "x", "--base-url", half_an_answer, "Hi"],
+        [sys.executable, "-m", "toolnexus", "-m", "x", "--base-url", half_an_answer, "--no-builtins", "Hi"],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ import pytest
 from toolnexus import Tool
 from toolnexus.cli.approvals import Approvals
 from toolnexus.cli.grants import Grants
+from toolnexus.cli.pending import Given
 from toolnexus.cli.render import Notes
 from toolnexus.errors import ConfigurationError
+from toolnexus.sources.builtin import builtin_tools
+from toolnexus.sources.builtin.workspace import Workspace
 
 YES = {"id": "r", "ok": True}
 
@@ -60,6 +64,21 @@ def test_only_what_we_ourselves_know_to_change_nothing_runs_without_asking(
     grants: Grants, tool: Tool, needed: bool
 ) -> None:
     assert Approvals(grants, Notes(), None).needed(tool, {}) is needed
+
+
+def test_what_could_tell_others_what_was_read_asks_although_it_only_reads(grants: Grants, tmp_path: Path) -> None:
+    made = builtin_tools(Workspace(tmp_path))
+    asks = {tool.name for tool in made if Approvals(grants, Notes(), None).needed(tool, {})}
+    assert asks == {"bash", "write", "edit", "apply_patch", "webfetch"}
+    skill = Tool(name="skill", execute=nothing, read_only=True, source="skill")
+    assert not Approvals(grants, Notes(), None).needed(skill, {})
+
+
+def test_in_code_that_somebody_else_may_have_written_no_word_counts(grants: Grants) -> None:
+    theirs = Tool(name="reads", execute=nothing, read_only=True)
+    assert Approvals(grants, Notes(), None, vouched=lambda tool: tool is not theirs).needed(theirs, {})
+    grants.add("reads")
+    assert not Approvals(grants, Notes(), None, vouched=lambda tool: tool is not theirs).needed(theirs, {})
 
 
 def test_flags_answer_in_advance(tmp_path: Path) -> None:
@@ -206,3 +225,96 @@ def test_patterns_are_kept_in_order_and_once(grants: Grants) -> None:
         grants.add_for_always(pattern)
     assert grants.file
     assert json.loads(grants.file.read_text())["always"] == ["b", "a*"]
+
+
+async def seen(tmp_path: Path, tool: str, capsys: pytest.CaptureFixture[str], **arguments: Any) -> str:
+    """What a person is shown of a call."""
+    grants = Grants(tmp_path / "home" / "approvals.json")
+    approvals = Approvals(grants, Notes(), Typing("y"), root=lambda name: None if name == "mine" else tmp_path)
+    assert await approvals.answer(request(tool=tool, **arguments)) == YES
+    return capsys.readouterr().err
+
+
+async def test_a_command_is_shown_as_it_is_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = await seen(tmp_path, "bash", capsys, command="cd x\nls", timeout=5)
+    assert '$ cd x\n  ls\n{\n  "timeout": 5\n}\n' in shown
+
+
+async def test_a_change_is_shown_as_a_diff(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    shown = await seen(tmp_path, "write", capsys, path="a.txt", content="one\n2\n")
+    assert "a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n" in shown
+    assert "\n+one\n+2\n" in await seen(tmp_path, "write", capsys, path="new.txt", content="one\n2\n")
+    shown = await seen(tmp_path, "edit", capsys, path="a.txt", oldString="two", newString="2\n3", replaceAll=True)
+    assert "a.txt, wherever it is there\n" in shown
+    assert "\n-two\n+2\n+3\n" in shown
+    patch = "*** Begin Patch\n*** Update File: a.txt\n-two\n+2\n*** End Patch"
+    assert f"\n{patch}\n" in await seen(tmp_path, "apply_patch", capsys, patchText=patch)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("mine", {"command": "ls"}),
+        ("edit", {"path": "a.txt", "oldString": 1, "newString": "x"}),
+        ("bash", {"command": "ls", "unknown": "\x1b[2J"}),
+        ("write", {"path": "pipe", "content": "x", "mode": "0777"}),
+    ],
+)
+async def test_no_argument_is_hidden_whatever_it_is(
+    tmp_path: Path, tool: str, arguments: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    shown = await seen(tmp_path, tool, capsys, **arguments)
+    assert all(str(value).replace("\x1b", "") in shown.replace("\\u001b", "") for value in arguments.values())
+    assert "\x1b" not in shown
+
+
+ASKED: Any = {
+    "id": "r",
+    "kind": "question",
+    "prompt": "…",
+    "data": {
+        "questions": [
+            {"question": "Which colour?", "header": "Paint", "options": ["teal", "amber", "3"]},
+            {"question": "Which days?", "options": ["Mon", "Tue"], "multiple": True},
+            {"question": "Why?"},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("lines", "answers"),
+    [
+        (["2", "1, tue", "so"], ["amber", ["Mon", "Tue"], "so"]),
+        (["3", "both, perhaps", "1"], ["3", ["both, perhaps"], "1"]),
+        (["AMBER", "", ""], ["amber", None, None]),
+        (["4", "2", "x"], ["4", ["Tue"], "x"]),
+    ],
+)
+async def test_questions_are_answered_one_by_one(grants: Grants, lines: list[str], answers: list[Any]) -> None:
+    assert await answer(grants, ASKED, *lines) == {**YES, "data": {"answers": answers}}
+
+
+async def test_questions_may_be_skipped_or_left_open(grants: Grants, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await answer(grants, ASKED, "", " ", "") == {"id": "r", "ok": False}
+    assert "Paint: Which colour?\n  1. teal\n  2. amber\n" in capsys.readouterr().err
+    assert await answer(grants, ASKED, "1", None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "answers"),
+    [
+        ('["2", "1,2", "so"]', ["amber", ["Mon", "Tue"], "so"]),
+        ('{"answers": ["teal", ["Mon"], null]}', ["teal", ["Mon"], None]),
+    ],
+)
+def test_one_text_answers_all_questions_as_a_list(text: str, answers: list[Any]) -> None:
+    assert Given(how="answer", text=text).answers([ASKED]) == [{**YES, "data": {"answers": answers}}]
+
+
+@pytest.mark.parametrize("text", ["teal", '["teal"]', "[", "{}"])
+def test_what_does_not_answer_all_questions_is_a_mistake(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="3 questions are answered with a JSON list"):
+        Given(how="answer", text=text).answers([ASKED])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolnexus import Retrying, SQLiteStore, create_in_process_client
+from toolnexus import Retrying, SQLiteStore, create_in_process_client, create_toolkit
 from toolnexus.cli import demo
 from toolnexus.clock import SystemClock
 
@@ -14,12 +14,11 @@ class NoWait(SystemClock):
     async def sleep(self, seconds: float) -> None: ...
 
 
-async def said(*prompts: str) -> str:
-    """What the demo answers to the last prompt of a conversation."""
-    async with create_in_process_client(model="demo", generate=demo.scripted()) as client:
-        for prompt in prompts:
-            result = await client.ask(prompt, demo.TOOLS, id="c")
-    return result.text
+async def said(*prompts: str, **tools: Any) -> str:
+    """What the demo answers to the last prompt of a conversation, with all that `create_toolkit` makes of `tools`."""
+    client = create_in_process_client(model="demo", generate=demo.scripted())
+    async with client, await create_toolkit(demo.TOOLS, **tools) as toolkit:
+        return [(await client.ask(prompt, toolkit, id="c")).text for prompt in prompts][-1]
 
 
 async def test_a_new_process_is_sent_what_the_last_one_was_told(tmp_path: Path) -> None:
@@ -80,21 +79,42 @@ async def test_it_lists_and_reads_files_here_and_nowhere_else(tmp_path: Path, mo
     here = tmp_path / "here"
     (here / "sub").mkdir(parents=True)
     (here / "a.txt").write_text("first line\n" + "more\n" * 30)
-    (here / "big.txt").write_text("x" * 1_000_000)
+    (here / "sub" / "b.txt").write_text("deep\n")
     (tmp_path / "secret.txt").write_text("secret")
     (here / "link.txt").symlink_to(tmp_path / "secret.txt")
     monkeypatch.chdir(here)
-    assert "a.txt\nbig.txt\nlink.txt\nsub/" in await said("list the files")
-    read = await said("read the file a.txt.")
+    assert "\na.txt\n" in await said("list the files", builtins=True)
+    assert "\nsub/b.txt\n" in await said("list the files in sub.", builtins=True)
+    read = await said("read the file a.txt.", builtins=True)
     assert "first line" in read
     assert "… and 11 more lines." in read
-    assert len(demo.read_file("big.txt")) == 64 * 1024
     for path in ("../secret.txt", "link.txt", str(tmp_path / "secret.txt")):
-        answer = await said(f"read {path}")
-        assert "outside of the current directory" in answer
+        answer = await said(f"read {path}", builtins=True)
+        assert "outside the workspace" in answer
         assert "secret\n" not in answer
-    assert "is not a file" in await said("read the file sub")
-    assert "outside" in await said("list the files in ..")
+    assert "is a folder" in await said("read the file sub", builtins=True)
+    assert "outside" in await said("list the files in ..", builtins=True)
+
+
+async def test_it_searches_writes_and_changes_files_and_runs_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "Made 'notes.txt'" in await said('write "one (two) three" to notes.txt', builtins=True)
+    assert "notes.txt:1:one (two) three" in await said("search for `(two)`", builtins=True)
+    assert "Replaced 1" in await said("replace 'one (two)' with \"two\" in the file notes.txt.", builtins=True)
+    assert (tmp_path / "notes.txt").read_text() == "two three\n"
+    assert "two three" in await said("run the command: cat notes.txt", builtins=True)
+
+
+async def test_it_loads_a_skill(tmp_path: Path) -> None:
+    (tmp_path / "piers").mkdir()
+    (tmp_path / "piers" / "SKILL.md").write_text("---\nname: piers\ndescription: On piers.\n---\nWalk slowly.\n")
+    assert "Walk slowly." in await said("load the skill piers", skills_dir=tmp_path)
+
+
+async def test_it_says_which_tool_it_was_not_given() -> None:
+    assert "the tool `read`, which I was not given" in await said("read the file a.txt")
 
 
 async def test_flaky_fails_each_request_once() -> None:

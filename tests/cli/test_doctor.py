@@ -117,7 +117,7 @@ def test_a_broken_file_is_said_with_line_and_column_and_the_rest_is_looked_at(
     monkeypatch.setenv("TOOLNEXUS_MODEL", "demo")
     done = cli("doctor")
     assert done.exit_code == 3
-    assert f"✗ configuration: {own}: Line 3, column 13: " in done.stdout
+    assert f"✗ configuration: {own}:3:13: " in done.stdout
     assert "✓ model: demo, from TOOLNEXUS_MODEL" in done.stdout
     assert "✓ store: " in done.stdout
 
@@ -152,7 +152,7 @@ def test_the_model_that_would_be_found_is_said_with_the_reason(
     assert done.exit_code == 0, done.output
     assert "✓ model: openai:gpt-5-mini, because its key is set; none was named" in done.stdout
     assert "✓ key: OPENAI_API_KEY is set" in done.stdout
-    assert "answers, with 1 models" in done.stdout
+    assert "answers, with 1 model\n" in done.stdout
     assert "canary" not in done.output
 
 
@@ -213,3 +213,19 @@ def test_a_store_that_cannot_be_made_is_a_store_error(
 
 def test_a_store_that_there_is_not_is_a_configuration_error(cli: Cli, own: Path) -> None:
     assert cli("doctor", "-m", "demo", "--store", "nonsense://x").exit_code == 3
+
+
+def test_a_server_that_has_no_page_about_itself_is_asked_for_its_models(
+    cli: Cli, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(lambda seen: lists("x")(seen) if seen.path.endswith("/models") else Status(404, {})) as there:
+        monkeypatch.setenv("OLLAMA_HOST", there.url)
+        assert "answers, with 1 model\n" in cli("doctor", "-m", "ollama:x").stdout
+
+
+def test_the_advice_is_about_the_key_that_was_found(cli: Cli, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    [(about, what, do)] = problems(cli("doctor", "--json"))
+    assert (about, what) == ("model", "none is named. Found: GEMINI_API_KEY (gemini)")
+    assert do == "Name one with -m or TOOLNEXUS_MODEL, as gemini:MODEL. `toolnexus models ls gemini` lists them."
+    assert do in cli("hello").stderr

@@ -32,7 +32,7 @@ from toolnexus.cli import exits
         (NoModelConfigured("x"), 3),
         (ProviderError("x", kind="auth"), 3),
         (ProviderError("x", kind="rate_limit"), 4),
-        (ProviderError("x", kind="refusal"), 4),
+        (ProviderError("x", kind="no_such_kind"), 4),
         (ConnectionFailed("x", request_sent=False), 4),
         (IncompleteReply("x"), 4),
         (StoreError("x"), 5),
@@ -44,6 +44,23 @@ from toolnexus.cli import exits
 )
 def test_every_error_has_its_exit_code(error: Exception, code: int) -> None:
     assert exits.ending(error).code == code
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ProviderError("No. The key is that of api_key=.", kind="auth"), "No. The key is that of TOOLNEXUS_API_KEY."),
+        (ProviderError("No. Set A_KEY, or give api_key=.", kind="auth"), "No. Set A_KEY."),
+        (ProviderError("No. Give api_key=.", kind="auth"), "No. Set TOOLNEXUS_API_KEY."),
+        (
+            ConnectionFailed("Gone. Start the server, or say with base_url= where it is.", request_sent=False),
+            "Gone. Start the server, or say with --base-url where it is.",
+        ),
+        (ProviderError("api_key= is what a server says", kind="server"), "api_key= is what a server says"),
+    ],
+)
+def test_what_the_library_advises_is_said_in_the_words_of_the_command_line(error: Exception, told: str) -> None:
+    assert exits.told(error) == told
 
 
 def test_a_limit_has_an_exit_code_of_its_own() -> None:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import re
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,8 @@ import local
 import pytest
 from click.testing import Result
 from local import Seen, Status, serving
+
+from toolnexus.testing import call, openai_reply, openai_stream
 
 Cli = Callable[..., Result]
 KEY = "sk-canary-0123456789"
@@ -71,6 +76,17 @@ def test_what_does_not_list_says_why_and_the_rest_is_listed(cli: Cli, monkeypatc
     assert [each["provider"] for each in told["failed"]] == ["openai"]
 
 
+def test_a_list_of_what_cannot_be_asked_is_said_to_be_one(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(works) as there:
+        monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", there.url)
+        monkeypatch.setenv("AZURE_OPENAI_API_KEY", KEY)
+        done = cli("models", "ls", "azure")
+        found = cli("doctor", "-m", "azure:my-deployment")
+    assert "azure lists the models that deployments can be made of, and not your deployments" in done.stderr
+    assert "my-deployment' is not among" not in found.stdout
+    assert "answers, with 2 models" in found.stdout
+
+
 @pytest.mark.parametrize(
     ("provider", "code", "said"),
     [
@@ -126,7 +142,7 @@ def test_a_file_that_is_a_link_stays_one(cli: Cli, own: Path, tmp_path: Path) ->
         ("", "nonsense:x", "nonsense"),
         ("", "dmo", "Did you mean 'demo'?"),
         ("", "openai:", "openai:MODEL"),
-        ("broken", "demo", "Line 1"),
+        ("broken", "demo", "config.toml:1:7: "),
         ('base_url = "https://llm.example/v1"\n', "openai:x", "config.toml:1 sets base_url"),
     ],
 )
@@ -164,6 +180,7 @@ def test_a_model_that_works_is_tried_whole_streamed_and_with_a_tool(cli: Cli) ->
     streamed = [seen.body.get("stream", False) for seen in there.seen]
     assert streamed[:2] == [False, True]
     assert [bool(body.get("tools")) for body in there.bodies] == [False, False, True, True]
+    assert re.search(r"\((1 piece|[02-9] pieces)\)", done.stdout)
 
 
 def test_the_demo_model_can_be_tried(cli: Cli) -> None:
@@ -187,6 +204,7 @@ def test_a_refused_key_is_tried_once(cli: Cli, monkeypatch: pytest.MonkeyPatch) 
         done = cli("models", "test", "openai:x")
     assert (done.exit_code, len(there.seen), "canary" in done.output) == (3, 1, False)
     assert "✗ whole" in done.stdout
+    assert "The key is that of OPENAI_API_KEY." in done.stdout
 
 
 def test_a_server_that_is_not_there_is_a_provider_error(cli: Cli) -> None:
@@ -198,3 +216,36 @@ def test_no_model_at_all_is_a_configuration_error(cli: Cli) -> None:
     done = cli("models", "test")
     assert (done.exit_code, done.stdout) == (3, "")
     assert "No model was named" in done.stderr
+
+
+class HangsUpAfterStreams(BaseHTTPRequestHandler):
+    """Says that a connection stays open, and answers nothing more on it after a stream."""
+
+    protocol_version = "HTTP/1.1"
+    streamed = False
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.streamed:
+            self.close_connection = True
+            return
+        self.streamed = body.get("stream", False)
+        asked = body.get("tools") and body["messages"][-1]["role"] == "user"
+        reply = openai_reply(calls=[call("add", a=2, b=3)]) if asked else openai_reply("Hello.")
+        answer = b"".join(openai_stream("Hello.")) if self.streamed else json.dumps(reply).encode()
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream" if self.streamed else "application/json")
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Nothing is logged."""
+
+
+def test_a_server_that_hangs_up_after_a_stream_works(cli: Cli) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), HangsUpAfterStreams) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = cli("models", "test", f"http://127.0.0.1:{server.server_port}/v1#m")
+        server.shutdown()
+    assert done.exit_code == 0, done.output

@@ -67,6 +67,7 @@ def test_jsonl_is_every_event_as_a_line(cli: Cli) -> None:
     text = "".join(event["text"] for event in events[5:] if event["type"] == "text_delta")
     assert text.endswith("The sum is **5**.")
     assert events[-1]["result"]["conversation_id"] == "here"
+    assert events[-1]["result"]["cost"] is None
 
 
 def test_events_are_written_while_they_happen(environment: dict[str, str]) -> None:
@@ -200,6 +201,7 @@ async def test_an_answer_that_does_not_fit_is_said_with_what_is_wrong(command: C
         ("none.json", "The schema 'none.json' cannot be read: No such file or directory."),
         ('{"type"', "--schema is no JSON: "),
         ("list.json", "The schema 'list.json' is no JSON object."),
+        ("/dev/zero", "The schema '/dev/zero' is longer than any schema"),
     ],
 )
 def test_a_schema_that_is_none_is_a_misuse(

@@ -20,10 +20,14 @@ from toolnexus.cli.models import models
 from toolnexus.cli.options import CONTEXT, asking, resuming
 from toolnexus.cli.output import failure
 from toolnexus.cli.pending import Given
+from toolnexus.cli.person import at_terminal
 from toolnexus.cli.render import Notes, PlainAnswer, records
 from toolnexus.cli.schemas import read_schema
 from toolnexus.cli.session import report
 from toolnexus.cli.settings import Settings, read
+from toolnexus.cli.skills import skills
+from toolnexus.cli.tools import tools
+from toolnexus.cli.trusting import trust
 from toolnexus.errors import MissingExtra
 
 try:
@@ -83,12 +87,13 @@ def root(ctx: click.Context, /, **flags: Any) -> int | None:
     `toolnexus doctor` says what is missing, `toolnexus config path` where settings are kept. TOOLNEXUS_HOME moves all
     that is kept.
     """
-    given = {name: value for name, value in flags.items() if value not in (None, False, ())}
+    source = ctx.get_parameter_source
+    given = {name: value for name, value in flags.items() if source(name) is click.core.ParameterSource.COMMANDLINE}
     plain = dict.fromkeys(("ask", "chat", "resume", "doctor"), given)
-    groups = {str(group.name): dict.fromkeys(group.commands, given) for group in (memory, models, config)}
+    groups = {str(group.name): dict.fromkeys(group.commands, given) for group in _GROUPS}
     ctx.default_map = {**plain, **groups}
     if ctx.invoked_subcommand is None:
-        return ctx.invoke(chat, **flags) if talk.at_terminal() else ctx.invoke(ask, words=(), **flags)
+        return ctx.invoke(chat, **flags) if at_terminal() else ctx.invoke(ask, words=(), **flags)
     return None
 
 
@@ -145,7 +150,8 @@ def resume(
     return _run(talk.resume(settings, given[0] if given else Given(), schema=schema))
 
 
-for command in (memory, models, config, doctor, completion):
+_GROUPS = (memory, models, tools, skills, trust, config)
+for command in (*_GROUPS, doctor, completion):
     root.add_command(command)
 
 

@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 import glob
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from toolnexus import ConfigurationError
+from toolnexus.cli import previews
+from toolnexus.cli.questions import questions_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from toolnexus import Tool
     from toolnexus.cli.grants import Grants
+    from toolnexus.cli.questions import Question
     from toolnexus.cli.render import Notes
     from toolnexus.suspension import Answer, Request
 
-_OURS = ("native", "builtin")
+_OURS = ("native", "builtin", "skill", "http")
 """Sources whose word counts when they say that a tool only reads. What a server says of its own is a hint."""
+_OUTWARD = ("webfetch",)
+"""Built-in tools that only read, and could tell anybody what was read before: in an address."""
 
 
 class Person(Protocol):
@@ -33,17 +40,35 @@ class Approvals:
 
     Args:
         person: None: nobody is there, and what was not granted in advance goes on waiting.
+        vouched: Whether what a tool says of itself may count. None: of all.
+        root: Where a built-in tool of a name works. None: there is none of that name.
     """
 
-    def __init__(self, grants: Grants, notes: Notes, person: Person | None) -> None:
+    def __init__(
+        self,
+        grants: Grants,
+        notes: Notes,
+        person: Person | None,
+        *,
+        vouched: Callable[[Tool], bool] | None = None,
+        root: Callable[[str], Path | None] | None = None,
+    ) -> None:
         self._grants = grants
         self._notes = notes
         self._person = person
+        self._vouched = vouched
+        self._root = root
         self._turn = asyncio.Lock()
 
     def needed(self, tool: Tool, _: Mapping[str, Any]) -> bool:
         """Whether a call has to be approved: unless we say ourselves that it changes nothing, or it was granted."""
-        return not (tool.read_only and tool.source in _OURS) and not self._grants.cover(tool.name)
+        return self.asks(tool) and not self._grants.cover(tool.name)
+
+    def asks(self, tool: Tool) -> bool:
+        """Whether a tool has to be approved where nothing was granted."""
+        ours = tool.source in _OURS and (self._vouched is None or self._vouched(tool))
+        harmless = tool.read_only and not (tool.source == "builtin" and tool.name in _OUTWARD)
+        return tool.needs_approval or not (ours and harmless)
 
     async def answer(self, request: Request) -> Answer | None:
         """The answer to a request. None: there is none yet."""
@@ -63,7 +88,7 @@ class Approvals:
         if self._person is None:
             return None
         self._notes.line(f"{tool} wants to run:", style="bold yellow")
-        self._show_arguments(request)
+        await self._show_arguments(request)
         while True:
             said = await self._person.line("[y]es, once · in this [c]onversation · [a]lways · [e]dit · [n]o › ")
             if said is None:
@@ -122,7 +147,7 @@ class Approvals:
 
     async def _retry(self, request: Request, person: Person) -> Answer | None:
         self._notes.line(f"{tool_of(request)} may have run already: the turn ended while it did.", style="bold yellow")
-        self._show_arguments(request)
+        await self._show_arguments(request)
         while True:
             said = await person.line("Run it again? [y]es · [n]o, what it did stays unknown › ")
             match said and said.strip().lower():
@@ -136,6 +161,8 @@ class Approvals:
                     self._notes.line("Type y or n; Ctrl-D leaves it open.", style="dim")
 
     async def _ask(self, request: Request, person: Person) -> Answer | None:
+        if questions := questions_of(request):
+            return await self._ask_each(request, questions, person)
         self._notes.line(request["prompt"], style="bold yellow")
         if url := request.get("url"):
             self._notes.line(url)
@@ -144,9 +171,24 @@ class Approvals:
             return None
         return answered(request, said.strip()) if said.strip() else denied(request, "")
 
-    def _show_arguments(self, request: Request) -> None:
-        """All of them: nobody can consent to what was cut off."""
-        self._notes.line(json.dumps(arguments_of(request), ensure_ascii=False, indent=2))
+    async def _ask_each(self, request: Request, questions: Sequence[Question], person: Person) -> Answer | None:
+        answers: list[str | list[str] | None] = []
+        for question in questions:
+            self._notes.line(question.text, style="bold yellow")
+            for number, option in enumerate(question.options, 1):
+                self._notes.line(f"  {number}. {option}")
+            several = "Numbers, separated by commas" if question.multiple else "A number"
+            what = f"{several}, or your own words" if question.options else "Your answer"
+            said = await person.line(f"{what}; an empty line skips › ")
+            if said is None:
+                return None
+            answers.append(question.read(said))
+        return replied(request, answers)
+
+    async def _show_arguments(self, request: Request) -> None:
+        root = self._root(tool_of(request)) if self._root is not None else None
+        for line in await asyncio.to_thread(previews.shown, tool_of(request), arguments_of(request), root=root):
+            self._notes.line(line.text, style=line.style)
 
 
 def tool_of(request: Request) -> str:
@@ -169,6 +211,13 @@ def granted(request: Request, arguments: Mapping[str, Any] | None = None) -> Ans
 def answered(request: Request, text: str) -> Answer:
     """Yes, with what was asked for."""
     return {"id": request["id"], "ok": True, "data": text}
+
+
+def replied(request: Request, answers: Sequence[str | list[str] | None]) -> Answer:
+    """Yes, with the answers to questions; no, if all were skipped."""
+    if not any(answers):
+        return denied(request, "")
+    return {"id": request["id"], "ok": True, "data": {"answers": list(answers)}}
 
 
 def denied(request: Request, reason: str) -> Answer:

@@ -81,6 +81,13 @@ def providers(ctx: click.Context, _: click.Parameter, typed: str) -> list[str]:
     return [name for name in {**PROVIDERS, **_looked(ctx).providers} if name.startswith(typed)]
 
 
+def tools(_: click.Context, __: click.Parameter, typed: str) -> list[str]:
+    """The built-in tools: for the others, code would have to run."""
+    from toolnexus.sources.builtin import NAMES
+
+    return [name for name in NAMES if name.startswith(typed)]
+
+
 def _looked(ctx: click.Context) -> Read:
     from toolnexus.cli.settings import look
 

@@ -6,12 +6,10 @@ It is no AI, and says so.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from toolnexus import Message, ProviderError, tool
@@ -21,8 +19,6 @@ NAMES = ("demo", "demo:flaky")
 PACE = 0.012
 """Seconds between two words, so that a person sees the answer being streamed."""
 
-_MAX_FILE = 64 * 1024
-_MAX_ENTRIES = 200
 _SHOWN_LINES = 20
 _MAX_DELAY = 3600.0
 
@@ -54,23 +50,6 @@ def count_words(text: str) -> int:
     return len(text.split())
 
 
-@tool(read_only=True)
-def list_files(folder: str = ".") -> str:
-    """List the files in a folder below the current directory, one a line; folders end in a slash."""
-    found = sorted(itertools.islice(_inside(folder).iterdir(), _MAX_ENTRIES))
-    return "\n".join(f"{path.name}/" if path.is_dir() else path.name for path in found)
-
-
-@tool(read_only=True)
-def read_file(path: str) -> str:
-    """Read the beginning of a text file below the current directory."""
-    found = _inside(path)
-    if not found.is_file():
-        raise ValueError(f"{path} is not a file.")
-    with found.open("rb") as file:
-        return file.read(_MAX_FILE).decode(errors="replace")
-
-
 @tool
 async def send_note(to: str, text: str, delay: float = 0.0) -> str:
     """Send a note to somebody, `delay` seconds from now. In this demo it arrives nowhere."""
@@ -78,16 +57,8 @@ async def send_note(to: str, text: str, delay: float = 0.0) -> str:
     return f"Sent to {to}: {text}"
 
 
-TOOLS = (add, current_time, count_words, list_files, read_file, send_note)
-
-
-def _inside(path: str) -> Path:
-    """The path, if it is below the current directory once all links are followed."""
-    here = Path.cwd().resolve()
-    found = (here / path).resolve()
-    if not found.is_relative_to(here):
-        raise ValueError(f"{path} is outside of the current directory.")
-    return found
+TOOLS = (add, current_time, count_words, send_note)
+"""Its own tools. For files, commands, questions and skills it calls those that everybody has."""
 
 
 def generate(name: str, *, pace: float = 0.0) -> Callable[[dict[str, Any]], AsyncIterator[str | dict[str, Any]]]:
@@ -106,7 +77,7 @@ def scripted(*, pace: float = 0.0) -> ScriptedModel:
             said(r"what (did|have) I (say|said|tell|told|ask)", _what_you_said),
             said(r"\A\W*summari[sz]e", _summary),
             said(r"\Acount to (\d{1,9})", lambda heard: _counted(min(int(heard[1]), 10_000))),
-            said(_calls, lambda heard: {"content": "Let me see.", "tool_calls": _calls(heard.prompt)}),
+            said(_calls, _called),
             said(r"\A\W*(help|hello|hi|hey|what can you)\b", f"I am a scripted demo, **no AI**.\n\n{_ABILITIES}"),
             said("", f"I am a scripted demo, no AI, and that is not in my script.\n\n{_ABILITIES}"),
         ],
@@ -135,7 +106,10 @@ Try one of these:
 - `add 2 and 3 and tell me the time` calls two tools at once
 - `count the words in the quick brown fox`
 - `send a note to Ada: dinner at 8` asks you first; `in 30 seconds` before the colon lets it take that long
-- `list the files`, `read the file README.md`
+- `list the files`, `read the file README.md`, `search for "word"`
+- `write "the first line" to notes.txt` and `replace "first" with "last" in notes.txt` show you the change first
+- `run the command: ls -l` asks too, `ask me a question` waits for your answer
+- `load the skill NAME`, where a folder with skills was given: `--skill DIR`
 - `summarise` with a text after it, or through a pipe
 - `count to 500`, and Ctrl-C to stop me
 
@@ -148,7 +122,15 @@ _SUM = re.compile(
 )
 _TIME = re.compile(r"\b(?:time|date|day is it)\b", re.IGNORECASE)
 _WORDS = re.compile(r"\bcount (?:the |all )?words (?:in|of)[: ]\s*(.+)", re.IGNORECASE | re.DOTALL)
+_QUOTED = r"""(?:"([^"]{1,500})"|'([^']{1,500})'|`([^`]{1,500})`|(\S{1,200}))"""
+_FILE = r"""(?:the file |file )?[`'"]?([\w./\\~-]{1,300})"""
 _LIST = re.compile(r"\blist (?:the |all |my )?(?:files|folder|directory)(?: (?:in|of) (\S+))?", re.IGNORECASE)
+_SEARCH = re.compile(rf"\b(?:search|grep|look) (?:the files )?for {_QUOTED}", re.IGNORECASE)
+_EDIT = re.compile(rf"\b(?:replace|change) {_QUOTED} (?:with|by|to|into) {_QUOTED} in {_FILE}", re.IGNORECASE)
+_WRITE = re.compile(rf"\bwrite {_QUOTED} (?:to|into) {_FILE}", re.IGNORECASE)
+_RUN = re.compile(r"\brun (?:the )?command:? `?([^`\n]{1,1000})", re.IGNORECASE)
+_QUESTION = re.compile(r"\bask me (?:a question|something)\b", re.IGNORECASE)
+_SKILL = re.compile(r"\b(?:load|use|run) (?:the )?skill [`'\"]?([\w-]{1,64})", re.IGNORECASE)
 _ASK = re.compile(
     r"\bask (?:me )?(?:for )?(?:an? |my |the )?(?:approval|permission)\b(?P<twice> twice)?", re.IGNORECASE
 )
@@ -157,7 +139,8 @@ _NOTE = re.compile(
     r"(?::| saying| that)\s*(?P<text>.+)",
     re.IGNORECASE | re.DOTALL,
 )
-_READ = re.compile(r"\bread (?:the file |file |the )?[`'\"]?([\w./\\~-]+)", re.IGNORECASE)
+_READ = re.compile(rf"\bread (?:the )?{_FILE}", re.IGNORECASE)
+_COLOURS = {"question": "Which colour do you like best?", "options": ["teal", "amber", "violet"]}
 
 
 def _calls(prompt: str) -> list[dict[str, Any]]:
@@ -168,13 +151,45 @@ def _calls(prompt: str) -> list[dict[str, Any]]:
         return [call("send_note", to=note["to"], text=note["text"].strip(), delay=float(note["delay"] or 0))]
     if words := _WORDS.search(prompt):
         return [call("count_words", text=words[1])]
+    if command := _RUN.search(prompt):
+        return [call("bash", command=command[1].strip())]
+    if _QUESTION.search(prompt):
+        return [call("question", questions=[_COLOURS])]
+    if changes := [_change(match) for match in _EDIT.finditer(prompt)]:
+        return changes
+    if written := _WRITE.search(prompt):
+        return [call("write", path=written[5].rstrip("."), content=f"{_quoted(written, 1)}\n")]
     sums = [[group for group in match.groups() if group] for match in _SUM.finditer(prompt)]
     calls = [call("add", a=_number(a), b=_number(b)) for a, b in sums]
     if _TIME.search(prompt):
         calls.append(call("current_time"))
-    calls += [call("list_files", folder=match[1] or ".") for match in _LIST.finditer(prompt)]
-    calls += [call("read_file", path=match[1].rstrip(".")) for match in _READ.finditer(prompt)]
+    calls += [call("glob", pattern="*", path=_folder(match[1])) for match in _LIST.finditer(prompt)]
+    calls += [call("grep", pattern=re.escape(_quoted(match, 1))) for match in _SEARCH.finditer(prompt)]
+    calls += [call("read", path=match[1].rstrip(".")) for match in _READ.finditer(prompt)]
+    calls += [call("skill", name=match[1]) for match in _SKILL.finditer(prompt)]
     return calls
+
+
+def _called(heard: Heard) -> dict[str, Any]:
+    """The calls of a prompt, those to tools that there are."""
+    calls = _calls(heard.prompt)
+    offered = {each["function"]["name"] for each in heard.request["tools"]}
+    if lacking := [each["name"] for each in calls if each["name"] not in offered]:
+        return {"content": f"For that I would need the tool `{lacking[0]}`, which I was not given."}
+    return {"content": "Let me see.", "tool_calls": calls}
+
+
+def _change(match: re.Match[str]) -> dict[str, Any]:
+    return call("edit", path=match[9].rstrip("."), oldString=_quoted(match, 1), newString=_quoted(match, 5))
+
+
+def _quoted(match: re.Match[str], first: int) -> str:
+    """What stands in quotes, of any kind: the one group that took part, of four."""
+    return next(match[group] for group in range(first, first + 4) if match[group] is not None)
+
+
+def _folder(named: str | None) -> str:
+    return (named or "").rstrip(".,;!?") or named or "."
 
 
 def _number(text: str) -> int | float:
@@ -194,6 +209,8 @@ def _told(result: Result) -> str:
             return f"{result.output}."
         doubt = "Nobody knows whether the note was sent" if "unknown" in result.output else "The note was not sent"
         return f"{doubt} ({result.output})."
+    if result.output.startswith(("denied", "declined")):
+        return f"`{result.name}` did not run ({result.output})."
     lines = result.output.splitlines()
     left = len(lines) - _SHOWN_LINES
     shown = "\n".join(lines[:_SHOWN_LINES])

@@ -26,11 +26,13 @@ class Found:
 
     Attributes:
         what: What was found, as a person calls it.
+        provider: The name of its row in the provider table.
         model: What to give as a model. None: a model has to be named by hand.
         why: Why it is taken, if it is.
     """
 
     what: str
+    provider: str
     model: str | None
     why: str = ""
 
@@ -51,6 +53,7 @@ def keys(environ: Mapping[str, str], providers: Mapping[str, Provider] | None = 
     return [
         Found(
             what=f"{key} ({row.name})",
+            provider=row.name,
             model=f"{row.name}:{_MODELS[row.name]}" if row.name in _MODELS else None,
             why="its key is set",
         )
@@ -72,7 +75,12 @@ async def servers(environ: Mapping[str, str], providers: Mapping[str, Provider] 
     rows = [(row, address) for row in table if row.local and (address := _loopback(row, environ))]
     listed = await asyncio.gather(*(_models(address) for _, address in rows))
     return [
-        Found(what=f"{row.name} at {address}", model=f"{row.name}:{models[0]}", why="it runs on this machine")
+        Found(
+            what=f"{row.name} at {address}",
+            provider=row.name,
+            model=f"{row.name}:{models[0]}",
+            why="it runs on this machine",
+        )
         for (row, address), models in zip(rows, listed, strict=True)
         if models
     ]
@@ -83,6 +91,14 @@ def told(found: Sequence[Found]) -> str:
     return (
         ", ".join(each.what for each in found) if found else "no key in the environment and no server on this machine"
     )
+
+
+def how_to_name(found: Sequence[Found]) -> str:
+    """What to do when a model of what was found has to be named by hand. Empty: nothing was found."""
+    if not found:
+        return ""
+    name = found[0].provider
+    return f"Name one with -m or TOOLNEXUS_MODEL, as {name}:MODEL. `toolnexus models ls {name}` lists them."
 
 
 def _loopback(row: Provider, environ: Mapping[str, str]) -> str | None:

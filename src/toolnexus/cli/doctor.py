@@ -9,6 +9,7 @@ import locale
 import os
 import platform
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -17,11 +18,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from toolnexus import ConnectionFailed, InvalidReply, ProviderError, ToolnexusError, __version__
 from toolnexus.cli import discover, exits, reach
+from toolnexus.cli.fingerprint import fingerprint
 from toolnexus.cli.names import new_id
 from toolnexus.cli.options import CONTEXT, as_json, looking
 from toolnexus.cli.render import Lines, coloured
 from toolnexus.cli.settings import KEY, database, look, settings_of
 from toolnexus.cli.stores import opened, place
+from toolnexus.cli.toolbox import trusted_file
+from toolnexus.cli.trust import Trusted
 from toolnexus.errors import MissingExtra, MissingKey
 
 try:
@@ -40,13 +44,6 @@ Level = Literal["ok", "warning", "problem"]
 _PATIENCE = 5.0
 """Seconds that an endpoint has to answer."""
 _MARKS: Mapping[Level, tuple[str, str]] = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "red")}
-_STARTS = {
-    "ollama": "Start it: ollama serve",
-    "lmstudio": "Start it: lms server start",
-    "llamacpp": "Start it: llama-server -m MODEL.gguf --jinja --port 8080",
-    "vllm": "Start it: vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER",
-}
-"""How servers on this machine are started, as they say it themselves."""
 _EXTRA = re.compile(r"([A-Za-z0-9._-]+).*\bextra\s*==\s*['\"]([\w-]+)['\"]")
 
 
@@ -104,6 +101,7 @@ async def _all(flags: Mapping[str, Any]) -> list[Finding]:
             what=f"toolnexus {__version__} on Python {platform.python_version()}, {platform.system()}",
         ),
         *_files(read),
+        *_trust(read),
         *[finding async for finding in _model(settings)],
         *[finding async for finding in _store(settings)],
         *_extras(),
@@ -128,6 +126,28 @@ def _files(read: Read) -> Iterator[Finding]:
         )
 
 
+def _trust(read: Read) -> Iterator[Finding]:
+    """Whether what the project names may be used."""
+    project = read.project
+    if project is None:
+        return
+    try:
+        trusted = Trusted(trusted_file()).covers(project.folder, fingerprint(project))
+    except ToolnexusError as error:
+        yield Finding(about="project", level="problem", what=str(error), code=exits.CONFIGURATION)
+        return
+    named = f"{project.file} names what may run code: {', '.join(project.names)}"
+    if trusted:
+        yield Finding(about="project", level="ok", what=f"{named}; you trust it")
+    else:
+        yield Finding(
+            about="project",
+            level="warning",
+            what=f"{named}; you have not said that you trust it as it is now",
+            do=f"Look at it; then `toolnexus trust {shlex.quote(str(project.folder))}` allows it.",
+        )
+
+
 async def _model(settings: Settings) -> AsyncIterator[Finding]:
     """The model, its key and where it is."""
     if settings.model or settings.base_url:
@@ -141,7 +161,7 @@ async def _model(settings: Settings) -> AsyncIterator[Finding]:
                 about="model",
                 level="problem",
                 what=f"none is named. Found: {discover.told(found)}",
-                do=exits.NO_MODEL,
+                do=discover.how_to_name(found) or exits.NO_MODEL,
                 code=exits.CONFIGURATION,
             )
             return
@@ -180,7 +200,7 @@ async def _endpoint(settings: Settings) -> AsyncIterator[Finding]:
 def _whose_key(endpoint: EndpointInfo, settings: Settings) -> str:
     if variable := _variable(endpoint, settings):
         return f"{variable} is set"
-    return "none is set, and none may be needed"
+    return "none is set, which is fine if none is needed"
 
 
 def _variable(endpoint: EndpointInfo, settings: Settings) -> str | None:
@@ -205,7 +225,7 @@ async def _answers(endpoint: EndpointInfo, settings: Settings) -> Finding:
             about="endpoint",
             level="problem",
             what=str(error),
-            do=_STARTS.get(row.name, "Start the server, or correct its address.")
+            do=(f"Start it: {row.start}" if row.start else "Start the server, or correct its address.")
             if endpoint.is_local
             else "Is the network there, and does it need a proxy (HTTPS_PROXY)? See --base-url.",
             code=exits.PROVIDER,
@@ -221,9 +241,13 @@ async def _answers(endpoint: EndpointInfo, settings: Settings) -> Finding:
         )
     if listed is None:
         return Finding(about="endpoint", level="ok", what=f"{url}; it lists no models, so nothing was asked")
-    if listed and not any(name == endpoint.model or name.startswith(f"{endpoint.model}:") for name in listed):
+    if (
+        listed
+        and not row.lists_instead
+        and not any(name == endpoint.model or name.startswith(f"{endpoint.model}:") for name in listed)
+    ):
         close = difflib.get_close_matches(endpoint.model, listed, n=1)
-        get_it = f" Or get it: ollama pull {endpoint.model}" if row.name == "ollama" else ""
+        get_it = f" Or get it: {row.get_model.replace('{model}', endpoint.model)}" if row.get_model else ""
         return Finding(
             about="endpoint",
             level="warning",
@@ -235,7 +259,11 @@ async def _answers(endpoint: EndpointInfo, settings: Settings) -> Finding:
             )
             + get_it,
         )
-    return Finding(about="endpoint", level="ok", what=f"{url} answers, with {len(listed)} models")
+    return Finding(
+        about="endpoint",
+        level="ok",
+        what=f"{url} answers, with {len(listed)} {'model' if len(listed) == 1 else 'models'}",
+    )
 
 
 def _refused(error: ProviderError, endpoint: EndpointInfo, settings: Settings) -> Finding:

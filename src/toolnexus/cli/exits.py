@@ -24,6 +24,7 @@ from toolnexus import (
 )
 from toolnexus.cli.layers import BrokenConfiguration
 from toolnexus.cli.settings import KEY
+from toolnexus.cli.trust import Untrusted
 from toolnexus.errors import AlreadyAnswered, ConversationFenced, NoSuchConversation, StoreTooNew
 
 if TYPE_CHECKING:
@@ -42,6 +43,18 @@ INTERRUPTED = 130
 
 class Misused(ConfigurationError):
     """What a command was given does not fit what it is for."""
+
+
+class ModelNotNamed(NoModelConfigured):
+    """No model is named, and none is taken of what was found.
+
+    Attributes:
+        advice: How to name one of what was found. Empty: nothing was found.
+    """
+
+    def __init__(self, message: str, *, advice: str) -> None:
+        super().__init__(message)
+        self.advice = advice
 
 
 class Ending(NamedTuple):
@@ -65,6 +78,7 @@ _BY_CLASS: tuple[tuple[type[Exception], Ending], ...] = (  # the first that fits
     (MissingKey, Ending(CONFIGURATION, "Keys are read from the environment only, never from the command line.")),
     (NoModelConfigured, Ending(CONFIGURATION, NO_MODEL)),
     (InvalidTranscript, Ending(ERROR, "")),
+    (Untrusted, Ending(CONFIGURATION, "")),
     (BrokenConfiguration, Ending(CONFIGURATION, "`toolnexus doctor` looks at all of the configuration.")),
     (ConfigurationError, Ending(CONFIGURATION, "`toolnexus --help` lists the options.")),
     (ConnectionFailed, Ending(PROVIDER, "Is the server running, and is the address right? See -m and --base-url.")),
@@ -108,6 +122,9 @@ _SPOKEN = (
     (r"\Aid is (.*); a conversation id is a str of (.*)", r"The ID is \1; an ID has \2"),
 )
 
+_ADVISED = ((", or give api_key=", ""), ("Give api_key=", f"Set {KEY}"), ("api_key=", KEY), ("base_url=", "--base-url"))
+"""The same in what the library adds to errors of a server."""
+
 
 def told(error: Exception) -> str:
     """What an error says, in the words of the command line."""
@@ -117,6 +134,9 @@ def told(error: Exception) -> str:
     if isinstance(error, InvalidOutput):
         return f"The answer does not fit the schema, not even after the model was told:\n{error.problems}"
     text = str(error)
+    if isinstance(error, ConnectionFailed) or (isinstance(error, ProviderError) and error.kind == "auth"):
+        for ours, here in _ADVISED:
+            text = text.replace(ours, here)
     if not isinstance(error, ConfigurationError) or isinstance(error, BrokenConfiguration):
         return text  # of a server, say, which calls its things as it likes; files have the library's names
     for ours, here in _SPOKEN:
@@ -132,6 +152,8 @@ def ending(error: Exception, *, asked: bool = False) -> Ending:
     """
     if isinstance(error, AlreadyAnswered) and error.conversation_id:
         return Ending(ERROR, f"`toolnexus memory show {shlex.quote(error.conversation_id)}` tells how it went on.")
+    if isinstance(error, ModelNotNamed):
+        return Ending(CONFIGURATION, error.advice or NO_MODEL)
     if isinstance(error, ProviderError):
         return _BY_KIND.get(error.kind, Ending(PROVIDER, "Ask again, or name another model with -m."))
     found = next((found for kind, found in _BY_CLASS if isinstance(error, kind)), Ending(ERROR, "-vv shows more."))

@@ -36,6 +36,7 @@ class Document:
         values: What it sets.
         table: Where in the file that stands: the names of the tables around it.
         broken: Why the file cannot be read. Empty: it was.
+        broken_at: Where in it that is, as `LINE:COLUMN`. Empty: it is not known.
         missing: There is no such file.
     """
 
@@ -44,8 +45,14 @@ class Document:
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     table: tuple[str, ...] = ()
     broken: str = ""
+    broken_at: str = ""
     missing: bool = False
     text: str = field(default="", repr=False)
+
+    @property
+    def problem(self) -> str:
+        """The file and its place, and what is wrong there."""
+        return f"{self.path}{':' if self.broken_at else ''}{self.broken_at}: {self.broken}"
 
     def place(self, *names: str) -> str:
         """Where a key stands, as `FILE:LINE`, or the file alone if the line is not to be found."""
@@ -111,7 +118,12 @@ def _read(path: Path, *, trusted: bool, wanted: bool = False) -> Document:
     try:
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        return Document(path=path, trusted=trusted, missing=True, broken="It is not there." if wanted else "")
+        return Document(
+            path=path,
+            trusted=trusted,
+            missing=True,
+            broken="It is not there. TOOLNEXUS_CONFIG names it." if wanted else "",
+        )
     except OSError as error:
         return Document(path=path, trusted=trusted, broken=f"It cannot be read: {error.strerror or error}.")
     return _parsed(path, data, trusted=trusted)
@@ -145,22 +157,23 @@ def _parsed(path: Path, data: bytes, *, trusted: bool) -> Document:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        return Document(path=path, trusted=trusted, broken=_said(error, text), text=text)
+        what, place = _said(error, text)
+        return Document(path=path, trusted=trusted, broken=what, broken_at=place, text=text)
     except RecursionError:
         return Document(path=path, trusted=trusted, broken="It is nested too deeply.", text=text)
     return Document(path=path, trusted=trusted, values=values, text=text)
 
 
-def _said(error: tomllib.TOMLDecodeError, text: str) -> str:
-    """What is wrong with a TOML text, and where."""
+def _said(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, str]:
+    """What is wrong with a TOML text, and where, as `LINE:COLUMN`."""
     match = _PLACE.fullmatch(str(error))
     if match is None:
-        return str(error)
+        return str(error), ""
     what, line, column = match.groups()
     if line is None:
         *before, last = text.rstrip("\n").split("\n")
         line, column = len(before) + 1, len(last) + 1
-    return f"Line {line}, column {column}: {what}."
+    return f"{what}.", f"{line}:{column}"
 
 
 def _line_of(text: str, names: Sequence[str]) -> int | None:

@@ -128,6 +128,9 @@ async def _ls(settings: Settings, provider: str | None, notes: Notes, *, as_json
         for model in listed:
             out.line(model["model"])
     out.close()
+    for each in lists:
+        if each.ids and (holds := rows[each.provider].lists_instead if each.provider in rows else ""):
+            notes.line(f"{each.provider} lists {holds}.")
     for each in failed:
         notes.line(each.reason, style="red")
     if quiet:
@@ -159,7 +162,7 @@ async def _listed(row: Provider, settings: Settings, *, named: bool) -> _List:
             return empty
         return replace(empty, ids=await endpoint.models(timeout=_LISTING))
     except ToolnexusError as error:
-        return replace(empty, error=_explained(error, row))
+        return replace(empty, error=error)
 
 
 async def _listed_at(settings: Settings) -> _List:
@@ -170,13 +173,6 @@ async def _listed_at(settings: Settings) -> _List:
         return _List(shown, f"{shown}#", await endpoint.models(timeout=_LISTING))
     except ToolnexusError as error:
         return _List(shown, f"{shown}#", error=error)
-
-
-def _explained(error: ToolnexusError, row: Provider) -> ToolnexusError:
-    """The error, with the variable whose key was refused."""
-    if isinstance(error, ProviderError) and error.kind == "auth" and (variable := key_variable(row, os.environ)):
-        error.args = (f"{error} The key is that of {variable}.",)
-    return error
 
 
 def _show_default() -> int:
@@ -202,7 +198,7 @@ def _choose(model: str, notes: Notes) -> int:
     found = look({"model": model}, os.environ)
     own = next((each for each in found.files if each.path == path and each.trusted), None)
     if own is not None and own.broken and not own.missing:
-        raise BrokenConfiguration(f"{own.path}: {own.broken}")
+        raise BrokenConfiguration(own.problem)
     if own is not None and "base_url" in own.values and "://" not in model:
         raise BrokenConfiguration(
             f"{own.place('base_url')} sets base_url, where every model of that file is looked for. Take that line out, "
@@ -257,12 +253,13 @@ async def _test(settings: Settings, notes: Notes, *, as_json: bool) -> int:
     alone = replace(
         settings, fallbacks=(), system="", timeout=settings.timeout or _TRYING, max_steps=settings.max_steps or _STEPS
     )
-    async with reach.client(alone, retries=0) as client:
-        trials: list[_Trial] = []
-        for what, attempt in _ATTEMPTS.items():
+    trials: list[_Trial] = []
+    for what, attempt in _ATTEMPTS.items():
+        # Each with connections of its own: some servers close theirs after a stream, and nothing is tried again here.
+        async with reach.client(alone, retries=0) as client:
             trials.append(await _tried(what, attempt(client)))
-            if isinstance(error := trials[-1].error, ProviderError | ConnectionFailed | MissingKey) and _for_all(error):
-                break
+        if isinstance(error := trials[-1].error, ProviderError | ConnectionFailed | MissingKey) and _for_all(error):
+            break
     out = Lines(verbatim=as_json)
     if as_json:
         told = {
@@ -319,7 +316,7 @@ class NoToolCall(ProviderError):
     def __init__(self, answer: str) -> None:
         super().__init__(
             f"It answered without calling the tool, {cut(answer, _WIDTH)!r}. --tool-mode constrained may help.",
-            kind="refusal",
+            kind="no_tool_call",
         )
 
 
@@ -333,7 +330,7 @@ async def _streamed(client: Client) -> str:
         async for event in events:
             pieces += isinstance(event, TextDelta)
             if isinstance(event, Finished):
-                return f"{event.result.text} ({pieces} pieces)"
+                return f"{event.result.text} ({pieces} {'piece' if pieces == 1 else 'pieces'})"
     raise AssertionError("a run ends with Finished or an error")
 
 

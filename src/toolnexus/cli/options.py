@@ -80,6 +80,35 @@ _ANSWER = (
         "--schema", metavar="FILE|JSON", help="The JSON Schema that the answer has to fit; it is a JSON value then."
     ),
 )
+_TOOLS = (
+    click.option(
+        *("-t", "--tool"),
+        "tools",
+        metavar="FUNCTION",
+        multiple=True,
+        help="file.py, file.py:function or module:function as a tool. Repeatable. [TOOLNEXUS_TOOLS]",
+    ),
+    click.option(
+        "--skill",
+        "skills",
+        metavar="DIR",
+        multiple=True,
+        help="A folder with skills. Repeatable. [TOOLNEXUS_SKILLS]",
+        type=click.Path(),
+    ),
+    click.option(
+        "--openapi",
+        metavar="FILE|URL",
+        multiple=True,
+        help="An OpenAPI document whose operations are tools; FILE#URL says where its server is. Repeatable. "
+        "[TOOLNEXUS_OPENAPI]",
+    ),
+    click.option(
+        "--builtins/--no-builtins",
+        default=None,
+        help="Whether the built-in tools for files, commands and the web are offered; they are. [TOOLNEXUS_BUILTINS]",
+    ),
+)
 _ATTACH = click.option(
     *("-a", "--attach"),
     "attach",
@@ -112,22 +141,33 @@ def store(command: _F) -> _F:
 
 def asking(command: _F) -> _F:
     """What `ask` and `chat` take, and what may stand before them as well."""
-    return _all(command, (*_MODEL, *_LIMITS, *_CONVERSATION, *_ANSWER, _ATTACH, _STORE, _YES, _PATTERN, _VERBOSE))
+    about_tools = (*_TOOLS, _YES, _PATTERN)
+    return _all(command, (*_MODEL, *_LIMITS, *_CONVERSATION, *_ANSWER, _ATTACH, _STORE, *about_tools, _VERBOSE))
 
 
 def resuming(command: _F) -> _F:
     """What `resume` takes of these."""
-    return _all(command, (*_MODEL, *_LIMITS, *_ANSWER, _STORE, _YES, _VERBOSE))
+    return _all(command, (*_MODEL, *_LIMITS, *_ANSWER, _STORE, *_TOOLS, _YES, _VERBOSE))
 
 
 def looking(command: _F) -> _F:
     """What commands take that look at how things are set, as `ask` would have it."""
-    return _all(command, (*_MODEL, *_LIMITS, _STORE, _PATTERN))
+    return _all(command, (*_MODEL, *_LIMITS, _STORE, *_TOOLS, _PATTERN))
 
 
 def reaching(command: _F) -> _F:
     """What commands take that only need an endpoint."""
     return _all(command, _MODEL)
+
+
+def equipping(command: _F) -> _F:
+    """What commands take that only need the tools."""
+    return _all(command, _TOOLS)
+
+
+def calling(command: _F) -> _F:
+    """What a command takes that runs a tool."""
+    return _all(command, (*_TOOLS, _YES, _PATTERN, _VERBOSE))
 
 
 def as_json(command: _F) -> _F:

@@ -40,7 +40,10 @@ class Records:
     def event(self, event: Event) -> None:
         """Something happened."""
         if self._events:
-            self._write(event.to_dict())
+            fields = event.to_dict()
+            if isinstance(event, Finished):
+                fields["result"]["cost"] = _cost(event.result)
+            self._write(fields)
         elif isinstance(event, Finished):
             self._write(result_fields(event.result))
 
@@ -57,8 +60,11 @@ class Records:
 def result_fields(result: RunResult) -> dict[str, Any]:
     """What a program wants to know of an answer. `cost` is in US dollars; None: unknown."""
     told = Finished(result=result).to_dict()["result"]
-    cost = result.cost
-    return {**{name: told[name] for name in _RESULT}, "cost": None if cost is None else float(cost)}
+    return {**{name: told[name] for name in _RESULT}, "cost": _cost(result)}
+
+
+def _cost(result: RunResult) -> float | None:
+    return None if result.cost is None else float(result.cost)
 
 
 def failure(error: Exception, *, advice: str = "", conversation_id: str | None = None) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
-from toolnexus.cli.approvals import answered, arguments_of, denied, granted, tool_of
+from toolnexus.cli.approvals import answered, arguments_of, denied, granted, replied, tool_of
 from toolnexus.cli.exits import Misused
+from toolnexus.cli.questions import questions_of, read_all
 from toolnexus.cli.stores import place
 from toolnexus.messages import INTERRUPTED
 
@@ -71,7 +72,14 @@ class Given:
         if (self.how == "answer") == bool(tool_of(request)):
             wanted = "--approve or --deny" if tool_of(request) else "--answer TEXT or --deny"
             raise Misused(f"{_what(request)!r} is answered with {wanted}.")
-        return answered(request, self.text) if self.how == "answer" else granted(request)
+        if self.how != "answer":
+            return granted(request)
+        if not (questions := questions_of(request)):
+            return answered(request, self.text)
+        if (answers := read_all(questions, self.text)) is None:
+            wanted = json.dumps(["…"] * len(questions), ensure_ascii=False)
+            raise Misused(f"{len(questions)} questions are answered with a JSON list: --answer '{wanted}'.")
+        return replied(request, answers)
 
 
 def history(log: Log) -> Sequence[Message]:
@@ -167,9 +175,21 @@ def _command(conversation_id: str, settings: Settings, environ: Mapping[str, str
         if value and value != environ.get(variable) and not _from_file(flag, settings)
         for word in (flag, _SHOWN.get(flag, str)(value))
     ]
+    options += _tools(settings)
     name = ["--", conversation_id] if conversation_id.startswith("-") else [conversation_id]
     words = [*options, *answer, *name] if len(name) > 1 else [*name, *options, *answer]
     return f"  {shlex.join(['toolnexus', 'resume', *words])}"
+
+
+def _tools(settings: Settings) -> Iterator[str]:
+    """The options that name tools, as they were given: a call that waits needs its tool again."""
+    named = {"tools": "--tool", "skills": "--skill", "openapi": "--openapi"}
+    chosen = [name for name, origin in settings.origins.items() if origin.layer == "flag"]
+    for name, flag in named.items():
+        for value in getattr(settings, name) if name in chosen else ():
+            yield from (flag, value)
+    if "builtins" in chosen:
+        yield "--builtins" if settings.builtins else "--no-builtins"
 
 
 def _from_file(flag: str, settings: Settings) -> bool:

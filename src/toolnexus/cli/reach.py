@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from toolnexus import Client, ConfigurationError, NoModelConfigured, create_client, create_in_process_client
+from toolnexus import Client, ConfigurationError, create_client, create_in_process_client
 from toolnexus.cli import demo, discover
+from toolnexus.cli.exits import ModelNotNamed
 from toolnexus.endpoints import EndpointInfo, endpoint_of
 from toolnexus.providers import PROVIDERS
 
@@ -62,13 +63,13 @@ async def with_found_model(settings: Settings, notes: Notes) -> Settings:
     """The settings with a model that is at hand, which is announced.
 
     Raises:
-        NoModelConfigured: There is none.
+        ModelNotNamed: There is none.
     """
     found = await discover.look(os.environ, settings.providers)
     told = discover.told(found)
     taken = next((each for each in found if each.model), None)
     if taken is None:
-        raise NoModelConfigured(f"No model was named. Found: {told}.")
+        raise ModelNotNamed(f"No model was named. Found: {told}.", advice=discover.how_to_name(found))
     notes.line(f"No model was named. Found: {told}. Taking {taken.model}, because {taken.why}; -m names another.")
     return replace(settings, model=taken.model)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
     from types import FrameType
 
-    from toolnexus import Client
+    from toolnexus import Client, Toolkit
     from toolnexus._stream import RunStream
     from toolnexus.cli.pending import Left
     from toolnexus.cli.render import Notes, Screen
@@ -68,7 +68,7 @@ class Session:
     """
 
     client: Client
-    tools: Sequence[Any] | None
+    tools: Toolkit
     conversation: str
     label: str
     screen: Screen

@@ -7,10 +7,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from toolnexus.cli.layers import BrokenConfiguration, Document, documents
@@ -31,6 +32,12 @@ _PROVIDERS = "providers"
 _DEMO = "demo"
 """How names of the demo model begin, which is not loaded for this."""
 _ADDRESS = re.compile("https?://", re.IGNORECASE)
+CODE_FILE = re.compile(r"(?P<file>.+\.py)(?::(?P<name>[^:/\\]+))?", re.DOTALL)
+"""A file of Python code, and perhaps something in it."""
+_SERVER = re.compile(r"(?P<document>.+?)(?:#(?P<server>https?://.+))?", re.DOTALL)
+"""An OpenAPI document, and perhaps where its server is."""
+_ON = frozenset({"1", "true", "yes", "on"})
+_OFF = frozenset({"0", "false", "no", "off"})
 
 Layer = Literal["default", "user file", "project file", "environment", "flag"]
 _LAYERS: tuple[Layer, ...] = ("default", "user file", "project file", "environment", "flag")
@@ -71,6 +78,10 @@ class Setting:
         read: Makes the value of what stands in a file, of a variable's text or of a flag. Raises `ValueError` or
             `TypeError`.
         what: What it is for.
+        adds: Whether what several places set is put together. Otherwise the last one wins.
+        runs: Whether it names what may run code: what a project's file sets is in `Settings.project` alone, and used
+            only where the person trusts that project.
+        beside: What a path in a file means, given the folder of that file. None: it is no path.
     """
 
     name: str
@@ -81,6 +92,9 @@ class Setting:
     expected: str
     read: Callable[[object], Any]
     what: str
+    adds: bool = False
+    runs: bool = False
+    beside: Callable[[str, Path], str] | None = None
 
 
 def _text(value: object) -> str:
@@ -124,6 +138,26 @@ def _one_of(choices: tuple[str, ...]) -> Callable[[object], str]:
         return _text(value)
 
     return read
+
+
+def _switch(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and (word := value.strip().lower()) in _ON | _OFF:
+        return word in _ON
+    raise ValueError
+
+
+def _beside(given: str, folder: Path) -> str:
+    return given if given.startswith("~") else str(folder / given)
+
+
+def _document_beside(given: str, folder: Path) -> str:
+    return given if document_at(given).path is None else _beside(given, folder)
+
+
+def _code_beside(given: str, folder: Path) -> str:
+    return _beside(given, folder) if CODE_FILE.fullmatch(given) else given  # anything else is a module
 
 
 OUTPUTS = ("text", "md", "json", "jsonl")
@@ -223,11 +257,89 @@ SETTINGS: tuple[Setting, ...] = (
         expected='a list of patterns, such as ["send_*"]',
         read=_patterns,
         what="Patterns of the names of tools that may run without asking.",
+        adds=True,
+    ),
+    Setting(
+        name="tools",
+        flag="--tool",
+        variable="TOOLNEXUS_TOOLS",
+        default=(),
+        expected='a list of functions, such as ["weather.py:forecast", "package.module:function"]',
+        read=_texts,
+        what="Python functions as tools: `file.py`, `file.py:function` or `module:function`.",
+        adds=True,
+        runs=True,
+        beside=_code_beside,
+    ),
+    Setting(
+        name="skills",
+        flag="--skill",
+        variable="TOOLNEXUS_SKILLS",
+        default=(),
+        expected='a list of folders, such as ["skills"]',
+        read=_texts,
+        what="Folders with skills.",
+        adds=True,
+        runs=True,
+        beside=_beside,
+    ),
+    Setting(
+        name="openapi",
+        flag="--openapi",
+        variable="TOOLNEXUS_OPENAPI",
+        default=(),
+        expected='a list of files and URLs, such as ["api.yaml"]',
+        read=_texts,
+        what="OpenAPI documents whose operations are tools.",
+        adds=True,
+        runs=True,
+        beside=_document_beside,
+    ),
+    Setting(
+        name="builtins",
+        flag="--builtins",
+        variable="TOOLNEXUS_BUILTINS",
+        default=True,
+        expected="true or false",
+        read=_switch,
+        what="Whether the built-in tools are offered.",
+        runs=True,
     ),
 )
 """All of them. The keys of files, the variables, `config show` and the documentation follow from it."""
 
 _KEYS = (*(setting.name for setting in SETTINGS), _PROVIDERS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """What a project's file names that may run code. Paths are full ones.
+
+    Attributes:
+        file: That file.
+        builtins: It switches the built-in tools on.
+    """
+
+    file: Path
+    tools: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    openapi: tuple[str, ...] = ()
+    builtins: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """The project."""
+        return self.file.parent
+
+    @property
+    def names(self) -> list[str]:
+        """What it names, one line each, as the person is asked about it."""
+        return [
+            *(f"tool {each}" for each in self.tools),
+            *(f"skills {each}" for each in self.skills),
+            *(f"OpenAPI document {each}" for each in self.openapi),
+            *(["the built-in tools"] if self.builtins else []),
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +361,11 @@ class Settings:
         store: The URL of the store to keep it in. None: the file in the user's data directory.
         yes: Whatever needs approval has it.
         approve: Patterns of the names of tools that have it.
+        tools: Python functions that are tools: files, and `module:function`.
+        skills: Folders with skills.
+        openapi: Paths and URLs of OpenAPI documents.
+        builtins: Whether the built-in tools are offered.
+        project: What the project's file adds to these four, should the person trust it. None: nothing.
         verbose: How much more is told: 1 or 2.
         origins: Where each value of `SETTINGS` that was set came from.
     """
@@ -270,6 +387,11 @@ class Settings:
     store: str | None = None
     yes: bool = False
     approve: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    openapi: tuple[str, ...] = ()
+    builtins: bool = True
+    project: Project | None = None
     verbose: int = 0
     origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -293,13 +415,16 @@ class Read:
         files: The files that hold here.
         problems: What is wrong with them, one message each.
         providers: Rows of the provider table that they add.
+        project: What a project's file names that may run code. None: nothing.
     """
 
     def __init__(self, flags: Mapping[str, Any], environ: Mapping[str, str], folder: Path | None) -> None:
         self.files = documents(environ, folder)
         self.problems: list[str] = []
         self.providers: dict[str, Provider] = {}
+        self.project: Project | None = None
         self._set: dict[str, _Set] = {}
+        self._own: dict[str, Any] = {}
         for document in self.files:
             self._take_file(document)
         for setting in SETTINGS:
@@ -318,6 +443,11 @@ class Read:
             return found.value
         return next(setting.default for setting in SETTINGS if setting.name == name)
 
+    def own(self, name: str) -> Any:
+        """A value as it holds without what a project names that may run code."""
+        setting = next(each for each in SETTINGS if each.name == name)
+        return self._own.get(name, setting.default) if setting.runs else self.value(name)
+
     def origins(self) -> dict[str, Origin]:
         """Where each value that was set came from."""
         return {name: found.origin for name, found in self._set.items()}
@@ -335,13 +465,26 @@ class Read:
             shown = repr(given) if isinstance(given, str | bool | int | float) else f"a {type(given).__name__}"
             self.problems.append(f"{place} is {shown:.60}; give {setting.expected}.")
             return
-        if setting.name == "approve" and (known := self._set.get("approve")):
-            value = (*known.value, *value)  # more patterns never take others away
+        if setting.beside is not None and origin.file is not None:
+            value = tuple(setting.beside(each, origin.file.path.parent.absolute()) for each in value)
+        if setting.runs:
+            self._take_code(setting, value, origin)
+        if setting.adds and (known := self._set.get(setting.name)):
+            value = tuple(dict.fromkeys((*known.value, *value)))  # more never take others away
         self._set[setting.name] = _Set(value, origin)
+
+    def _take_code(self, setting: Setting, value: Any, origin: Origin) -> None:
+        """Keep what a project names apart from what the person named. What it only takes away needs no trust."""
+        if origin.file is not None and not origin.file.trusted and value:
+            project = self.project or Project(file=origin.file.path.absolute())
+            self.project = replace(project, **{setting.name: value})
+            return
+        own = self._own.get(setting.name, setting.default)
+        self._own[setting.name] = tuple(dict.fromkeys((*own, *value))) if setting.adds else value
 
     def _take_file(self, document: Document) -> None:
         if document.broken:
-            self.problems.append(f"{document.path}: {document.broken}")
+            self.problems.append(document.problem)
             return
         for name, given in document.values.items():
             setting = next((each for each in SETTINGS if each.name == name), None)
@@ -441,7 +584,8 @@ def read(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
 def settings_of(found: Read, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     """The settings that were read, problems or not."""
     return Settings(
-        **{setting.name: found.value(setting.name) for setting in SETTINGS},
+        **{setting.name: found.own(setting.name) for setting in SETTINGS},
+        project=found.project,
         api_key=environ.get(KEY, "").strip() or None,
         providers=MappingProxyType(found.providers),
         latest=bool(flags.get("latest")),
@@ -485,6 +629,36 @@ def home(environ: Mapping[str, str]) -> Path:
             "The home directory is not known, so there is no place for conversations. "
             "Set TOOLNEXUS_HOME to a full path."
         ) from error
+
+
+class DocumentAt(NamedTuple):
+    """An OpenAPI document.
+
+    Attributes:
+        source: Its path or URL.
+        server: Where its operations are. None: the document says it.
+    """
+
+    source: str
+    server: str | None = None
+
+    @property
+    def path(self) -> Path | None:
+        """Its path. None: it is at a URL."""
+        return None if "://" in self.source else path_of(self.source)
+
+
+def document_at(given: str) -> DocumentAt:
+    """What `FILE`, `URL`, `FILE#http://server` or `URL#http://server` names."""
+    match = _SERVER.fullmatch(given)
+    return DocumentAt(given) if match is None else DocumentAt(match["document"], match["server"])
+
+
+def path_of(given: str) -> Path:
+    """The path that was given; `~` stands for a home directory, where that is known."""
+    with suppress(RuntimeError):
+        return Path(given).expanduser()
+    return Path(given)
 
 
 def shown_url(url: str) -> str:

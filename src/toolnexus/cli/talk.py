@@ -18,17 +18,20 @@ from toolnexus.cli.grants import Grants
 from toolnexus.cli.latest import latest, note
 from toolnexus.cli.names import new_id
 from toolnexus.cli.pending import Given, Left, again, history, how_to, left
+from toolnexus.cli.person import at_terminal, somebody
 from toolnexus.cli.render import Notes, Screen
 from toolnexus.cli.session import Interrupts, Session
 from toolnexus.cli.settings import home
 from toolnexus.cli.spending import Spent
 from toolnexus.cli.stores import opened, read, unfolded, unknown
+from toolnexus.cli.toolbox import Toolbox, with_project
 from toolnexus.providers import PROVIDERS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from toolnexus import Client, Message
+    from toolnexus import Client, Message, Toolkit
+    from toolnexus.cli.approvals import Person
     from toolnexus.cli.settings import Settings
     from toolnexus.messages import Prompt
     from toolnexus.stores.logstore import LogStore
@@ -40,9 +43,9 @@ async def ask(settings: Settings, prompt: Prompt, *, schema: Mapping[str, Any] |
     Args:
         schema: The JSON Schema that the answer has to fit. None: it is text.
     """
-    async with _sessions(settings, ask=_somebody(), schema=schema) as sessions:
+    async with _sessions(settings, schema=schema) as sessions:
         session = await sessions.first()
-        if session.tools is demo.TOOLS:
+        if reach.is_demo(sessions.settings):
             session.screen.notes.line(f"The model is {session.label}.", style="dim")
         if (code := await session.go_on()) != exits.DONE:
             return code
@@ -56,7 +59,7 @@ async def chat(settings: Settings, *, files: Sequence[str] = (), schema: Mapping
         files: What goes along with the first question.
         schema: As for `ask`.
     """
-    async with _sessions(settings, ask=_somebody(), schema=schema) as sessions:
+    async with _sessions(settings, schema=schema) as sessions:
         session = await sessions.first()
         notes, interrupts = session.screen.notes, session.interrupts
         notes.line(f"toolnexus {__version__} · {session.label} · {session.conversation}", style="bold")
@@ -87,18 +90,8 @@ async def resume(settings: Settings, given: Given, *, schema: Mapping[str, Any] 
         if await unfolded(store, settings.conversation) is None:
             return await unknown(store, [settings.conversation], Notes())
     # Who answers by a flag is not asked anything else.
-    async with _sessions(settings, ask=_somebody() and given.how is None, schema=schema) as sessions:
+    async with _sessions(settings, ask=given.how is None, schema=schema) as sessions:
         return await (await sessions.first()).resume(given)
-
-
-def at_terminal() -> bool:
-    """Whether a person sits there."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def _somebody() -> bool:
-    """Whether somebody can be asked, wherever the answer goes."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +99,7 @@ class _Line:
     """A model that can be asked: the client, the tools that it is offered, and how it is called on the screen."""
 
     client: Client
-    tools: Sequence[Any] | None
+    tools: Toolkit
     label: str
 
 
@@ -119,12 +112,20 @@ class Sessions:
     """
 
     def __init__(
-        self, settings: Settings, store: LogStore, screen: Screen, *, ask: bool, schema: Mapping[str, Any] | None
+        self,
+        settings: Settings,
+        store: LogStore,
+        screen: Screen,
+        toolbox: Toolbox,
+        *,
+        person: Person | None,
+        schema: Mapping[str, Any] | None,
     ) -> None:
         self.settings = settings
         self.store = store
         self._screen = screen
-        self._ask = ask
+        self._toolbox = toolbox
+        self._person = person
         self._schema = schema
         self._interrupts = Interrupts()
         self._spent = Spent()
@@ -144,7 +145,7 @@ class Sessions:
         Raises:
             ToolnexusError: The model cannot be asked. The session before goes on.
         """
-        return await self._begin(conversation, _approvals(self.settings, self._screen.notes, ask=self._ask))
+        return await self._begin(conversation, self._new_approvals())
 
     async def with_model(self, name: str) -> Session:
         """The same conversation with another model.
@@ -171,11 +172,28 @@ class Sessions:
         if self._session is not None:
             await self._session.client.aclose()
 
+    def _new_approvals(self) -> Approvals:
+        return approvals(self.settings, self._screen.notes, self._person, self._toolbox)
+
+    async def _line(self, approvals: Approvals) -> _Line:
+        settings = self.settings
+        scripted = reach.is_demo(settings)
+        toolkit = await self._toolbox.toolkit(demo.TOOLS if scripted else ())
+        client = reach.client(
+            settings,
+            pace=demo.PACE if sys.stdout.isatty() else 0.0,
+            store=self.store,
+            require_approval=approvals.needed,
+            wait_for=approvals.answer,
+        )
+        label = f"{settings.model} (scripted, no AI)" if scripted else settings.model or client.model
+        return _Line(client, toolkit, label)
+
     async def _begin(self, conversation: str, approvals: Approvals) -> Session:
         settings = self.settings
-        line = _line(settings, self.store, approvals)
+        line = await self._line(approvals)
         await self.aclose()
-        self._screen.tools = bool(line.tools)
+        self._screen.tools = bool(line.tools.tools())
         if settings.keep:
             note(settings.store, conversation)
         self._approvals = approvals
@@ -189,7 +207,7 @@ class Sessions:
             how_to=partial(how_to, conversation, settings=settings, environ=os.environ),
             again=again(conversation, settings, os.environ) if settings.keep else None,
             look=partial(_left, self.store, conversation),
-            alone=not self._ask,
+            alone=self._person is None,
             spent=self._spent,
             schema=self._schema,
             keyless=_keyless(settings, os.environ),
@@ -199,18 +217,24 @@ class Sessions:
 
 
 @asynccontextmanager
-async def _sessions(settings: Settings, *, ask: bool, schema: Mapping[str, Any] | None) -> AsyncGenerator[Sessions]:
+async def _sessions(
+    settings: Settings, *, schema: Mapping[str, Any] | None, ask: bool = True
+) -> AsyncGenerator[Sessions]:
     """What makes the sessions of a command.
 
     Args:
-        ask: Whether somebody is there to be asked.
+        ask: Whether the person is asked, if somebody is there.
     """
     screen = Screen(form=settings.output, value=schema is not None, reasoning=settings.verbose > 0)
+    person = somebody(screen.notes) if ask else None
     try:
-        async with opened(settings.store if settings.keep else "memory://") as store:
-            sessions = Sessions(settings, store, screen, ask=ask, schema=schema)
-            async with aclosing(sessions):
-                yield sessions
+        equipped = await with_project(settings, screen.notes, person)
+        async with (
+            aclosing(await Toolbox.load(equipped)) as toolbox,
+            opened(settings.store if settings.keep else "memory://") as store,
+            aclosing(Sessions(settings, store, screen, toolbox, person=person, schema=schema)) as sessions,
+        ):
+            yield sessions
     finally:
         screen.close()
 
@@ -237,17 +261,18 @@ def _keyless(settings: Settings, environ: Mapping[str, str]) -> bool:
     return not discover.sends_key(settings.base_url, environ, settings.providers)
 
 
-def _approvals(settings: Settings, notes: Notes, *, ask: bool) -> Approvals:
-    person = None
-    if ask:
-        from toolnexus.cli.keyboard import Terminal
+def approvals(settings: Settings, notes: Notes, person: Person | None, toolbox: Toolbox) -> Approvals:
+    """What answers requests: what was granted in advance, then the person.
 
-        person = Terminal(notes)
+    Raises:
+        ConfigurationError: What was granted for always cannot be read.
+    """
     try:
         file = home(os.environ) / "approvals.json"
     except ConfigurationError:
         file = None
-    return Approvals(Grants(file, everything=settings.yes, patterns=settings.approve), notes, person)
+    grants = Grants(file, everything=settings.yes, patterns=settings.approve)
+    return Approvals(grants, notes, person, vouched=toolbox.vouched, root=toolbox.root_of)
 
 
 async def _with_model(settings: Settings, history: Sequence[Message], notes: Notes) -> Settings:
@@ -266,19 +291,6 @@ async def _with_model(settings: Settings, history: Sequence[Message], notes: Not
             raise
         notes.line(f"{error} So this is the demo model, which is scripted and no AI.")
         return replace(settings, model="demo")
-
-
-def _line(settings: Settings, store: LogStore, approvals: Approvals) -> _Line:
-    client = reach.client(
-        settings,
-        pace=demo.PACE if sys.stdout.isatty() else 0.0,
-        store=store,
-        require_approval=approvals.needed,
-        wait_for=approvals.answer,
-    )
-    if reach.is_demo(settings):
-        return _Line(client, demo.TOOLS, f"{settings.model} (scripted, no AI)")
-    return _Line(client, None, settings.model or client.model)
 
 
 def _provider_of(model: str, settings: Settings) -> str | None:
