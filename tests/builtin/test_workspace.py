@@ -343,3 +343,38 @@ async def test_a_file_that_is_being_changed_can_be_read(root: Path) -> None:
         )
         assert "could not be read" not in str(results[-1])
     assert await tools.ok("read", path="other") == "1\t40"
+
+
+async def test_a_path_may_be_only_so_deep(root: Path) -> None:
+    """Each folder on the way holds a descriptor, which others need as well."""
+    tools = await file_tools(root)
+    before = tree(root)
+    for path in ("a/" * 5000 + "f", "sub/" + "b/" * 300 + "f"):
+        assert "is more than 200 folders deep" in await tools.refused("write", path=path, content="")
+    assert tree(root) == before
+    await tools.ok("write", path="c/" * 150 + "f", content="")
+
+
+async def test_a_name_that_a_file_from_outside_had_for_a_moment_does_not_open_it(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = tmp_path / "elsewhere"
+    outside.write_text("secret")
+    tools = await file_tools(root)
+    opening = os.open
+
+    def open_and_unlink(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if path != "passing":
+            return opening(path, flags, mode, dir_fd=dir_fd)
+        os.link(outside, root / "there")
+        (root / "there").rename(root / "passing")
+        opened = opening(path, flags, mode, dir_fd=dir_fd)
+        (root / "passing").unlink()
+        return opened
+
+    monkeypatch.setattr(os, "open", open_and_unlink)
+    for tool, arguments in (("read", {"path": "passing"}), ("grep", {"pattern": "secret"})):
+        (root / "passing").write_text("own")
+        result = await tools.result(tool, **arguments)
+        assert "secret" not in result.output.replace("'secret'", "")
+        assert result.is_error or "could not be read: 1" in result.output

@@ -20,6 +20,7 @@ from toolnexus import Tool, ToolResult, create_toolkit
 from toolnexus.errors import ConfigurationError
 from toolnexus.sources.http import http_tool
 from toolnexus.sources.http_request import Parameter, Plan, build, is_dots
+from toolnexus.sources.http_result import Answer, read
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -564,3 +565,12 @@ async def test_a_large_text_does_not_stop_the_loop() -> None:
                 result = await kit.execute("t")
     assert len(result.structured) == 10_000
     assert heart.longest < 0.25
+
+
+@pytest.mark.parametrize("charset", ["utf-16", "utf-32"])
+def test_a_wide_charset_without_its_mark_is_read(charset: str) -> None:
+    data = "é".encode(f"{charset}-le")
+    answer = Answer(status=200, headers={"content-type": f"text/plain; charset={charset}; x=\udcff"}, body=data)
+    result = read(answer, "text", frozenset())
+    assert result.output == "é"
+    assert str(result.metadata["content_type"]).endswith("x=\ufffd")

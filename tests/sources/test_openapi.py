@@ -920,3 +920,19 @@ async def test_headers_are_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
         await call(tools[0])
         assert api.last.headers["authorization"] == "Bearer abcdefgh"
     assert "abcdefgh" not in caplog.text + repr(tools)
+
+
+async def test_a_large_json_document_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "api.json"
+    path.write_text('{"openapi": "3.0.0", "paths": ' + '{"a":' * 200_000 + "1" + "}" * 200_001)
+    with pytest.raises(ConfigurationError, match="nested too deeply"):
+        await http_tools_from_openapi(path)
+
+
+async def test_a_server_that_is_no_address_is_refused(tmp_path: Path) -> None:
+    variables = {"x": {"default": "['a']"}}
+    servers = [{"url": "http://{x}/", "variables": variables}]
+    path = tmp_path / "api.json"
+    path.write_text(json.dumps({"openapi": "3.0.0", "servers": servers, "paths": {"/a": {"get": {}}}}))
+    with pytest.raises(ConfigurationError, match="does not say where its server is"):
+        await http_tools_from_openapi(path)

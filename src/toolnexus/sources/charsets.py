@@ -14,9 +14,15 @@ MARKS = (
 """How a text begins that says itself what it is, which counts more than what is said of it; in this order."""
 
 # WHATWG Encoding: what servers call by the left name is in truth the right one.
-_CALLED = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932"} | {
-    # Python looks for a mark in these, and raises if there is none. Whoever has one has looked at `MARKS` before.
-    **{"utf-16": "utf-16-le", "utf-32": "utf-32-le"},
+_CALLED = {
+    "iso8859-1": "cp1252",
+    "ascii": "cp1252",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    # Python looks for a mark in these, and raises if there is none; but that is looked for before, see `MARKS`.
+    "utf-16": "utf-16-le",
+    "utf-32": "utf-32-le",
 }
 _NO_CHARSETS = frozenset(
     {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "utf-7", "undefined", "mbcs", "oem"}

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, get_args
-from urllib.parse import quote, urljoin, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 from toolnexus import _redaction, _workers
 from toolnexus._checks import at_least
@@ -335,7 +335,9 @@ def _redirected(url: str, location: str, secrets: frozenset[str]) -> str:
     except ValueError:
         raise RedirectRefused("The server redirects to an address that cannot be read.") from None
     if not same:
-        shown = _redaction.redact(f"{there.scheme}://{there.netloc.rpartition('@')[2]}{there.path}"[:200], secrets)
+        # Decoded, as a server may encode only parts of a secret.
+        path = _redaction.redact(unquote(there.path), secrets)
+        shown = _redaction.redact(f"{there.scheme}://{there.netloc.rpartition('@')[2]}{path}", secrets)[:200]
         raise RedirectRefused(
             f"The server at {here.scheme}://{here.netloc} redirects to {shown}, which is another origin. Nothing was "
             "sent there. If that is the right server, the tool has to be made with its URL."

@@ -180,6 +180,8 @@ def parse(data: bytes, label: str) -> JSONObject:
     if data.lstrip()[:1] == b"{":
         try:
             value = _json.loads(data) if len(data) < _LARGE else _in_steps(data)
+        except RecursionError as error:
+            raise ConfigurationError(f"{label} is nested too deeply.") from error
         except ValueError:  # a YAML document may begin like this as well
             value = None
     if value is None:

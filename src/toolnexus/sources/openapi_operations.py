@@ -190,7 +190,10 @@ class Operations:
         known = self._templates.get(template)
         if known is None:
             address = re.sub(r"\{([^{}]+)\}", value, template)
-            known = urljoin(self._document.address, address)
+            try:
+                known = urljoin(self._document.address, address)
+            except ValueError:  # such as a host in brackets that is no address
+                known = ""
             if not known.lower().startswith(("http://", "https://")):
                 raise ConfigurationError(
                     f"The document does not say where its server is ({address[:200]!r}). Give base_url=."

@@ -187,7 +187,7 @@ class Place:
         raise PathRefused(f"{self.shown} was changed while it was opened. Try again.")
 
     def _is_only_name(self, opened: int) -> bool:
-        """Whether an opened file has no other name than this. One without any was replaced just now, and is nobody's."""
+        """Whether an opened file has no other name than this. One without any was replaced just now."""
         there = os.fstat(opened)
         return there.st_nlink == 0 or is_only_name(self.folder, self.name, there)
 
