@@ -9,6 +9,7 @@ import pytest
 
 from toolnexus import (
     ConfigurationError,
+    Hooks,
     InMemoryConversationStore,
     Limits,
     create_client,
@@ -47,6 +48,21 @@ def test_none_is_no_bound_where_the_documentation_says_so(name: str) -> None:
 def test_limits_are_checked_when_they_are_made(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} is "):
         Limits(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("hooks", lambda event: None, "hooks has a function; give Hooks"),
+        ("hooks", [Hooks(), 3], "hooks has a int; give Hooks"),
+        ("system_prompt", 3, "system_prompt is of the type int"),
+        ("limits", 3, "limits is of the type int; give a Limits"),
+        ("store", "chats", "write 'sqlite:///NAME'"),
+    ],
+)
+def test_an_option_of_another_type_is_refused(name: str, value: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        client_with(**{name: value})
 
 
 async def test_an_option_that_the_verb_does_not_take_is_refused_by_name() -> None:

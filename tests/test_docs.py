@@ -24,6 +24,7 @@ from wire_rules import check_anthropic, check_gemini, check_openai, check_respon
 from toolnexus import Hooks, Limits, ToolContext, ToolnexusError, create_client, errors, events
 from toolnexus.dialects.faults import fault
 from toolnexus.options import Options
+from toolnexus.sources.builtin import NAMES
 from toolnexus.sources.native import ToolOptions
 
 if TYPE_CHECKING:
@@ -55,8 +56,22 @@ def files() -> dict[str, str]:
     return {named[1]: program for program in programs if (named := FILE.match(program))}
 
 
+NEAR = {"name": "near", "in": "query", "schema": {"type": "string"}}
+OPENAPI = {
+    "openapi": "3.1.0",
+    "info": {"title": "Piers", "version": "1"},
+    "servers": [{"url": "https://piers.example"}],
+    "paths": {"/piers": {"get": {"operationId": "listPiers", "parameters": [NEAR]}}},
+}
+
+
 def answer(seen: local.Seen) -> Any:
-    """Call the first tool offered, once, with arguments that fit its schema; otherwise repeat what came last."""
+    """Call the first tool offered that is not built in, once, with arguments that fit its schema; otherwise repeat what
+    came last. What is no model is an API of piers."""
+    if seen.path == "/openapi.json":
+        return OPENAPI
+    if seen.path.startswith("/piers"):
+        return {"pier": seen.path, "high water": "04:12"}
     if seen.path.endswith("/chat/completions"):
         return _openai(seen)
     if seen.path.endswith("enerateContent"):
@@ -66,8 +81,9 @@ def answer(seen: local.Seen) -> Any:
 
 def _openai(seen: local.Seen) -> Any:
     last = seen.body["messages"][-1]
-    if last["role"] == "user" and seen.body.get("tools"):
-        function = seen.body["tools"][0]["function"]
+    offered = [each["function"] for each in seen.body.get("tools", ()) if each["function"]["name"] not in NAMES]
+    if last["role"] == "user" and offered:
+        function = offered[0]
         return local.in_kind(seen, None, (function["name"], _arguments(function["parameters"])))
     return local.in_kind(seen, f"It is {last['content']}.")
 
@@ -147,8 +163,13 @@ class _Everywhere(dict):
     def get(self, host):
         return "%s"
 
+class _Elsewhere(Rewrite):
+    def request(self, method, url, *, headers, body, limits):
+        url, headers = self._rewritten(url, headers)
+        return self._transport.request(method, url, headers=headers, body=body, limits=limits)
+
 _transport = http.HTTPTransport
-http.HTTPTransport = lambda: Rewrite(_transport(), _Everywhere())
+http.HTTPTransport = lambda: _Elsewhere(_transport(), _Everywhere())
 exec(sys.argv.pop())
 """
 """Runs a program with one address in place of every other. The server is told whose place it takes, as the host."""
@@ -428,7 +449,7 @@ def test_the_page_has_every_kind_that_an_answer_can_come_to() -> None:
     shown = {row[0].strip("`") for row in tables("errors.md")[1]}
     assert by_status <= shown
     told = set(re.findall(r"`(\w+)`", (errors.ProviderError.__doc__ or "").partition("status:")[0]))
-    assert told - {"kind"} - shown == {"refusal"}, "a refusal is an answer"
+    assert told - {"kind"} == shown, "a refusal is an answer"
 
 
 def test_the_table_of_events_is_the_union() -> None:

@@ -130,3 +130,17 @@ def test_a_fallback_without_its_key_is_refused_at_once(monkeypatch: pytest.Monke
 def test_what_is_no_fallback_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="base_url"):
         create_client("a", base_url=FIRST, fallbacks=[wrong])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "shown"), [("ollama:x", "fallbacks is 'ollama:x'; give a list"), ({"model": "b"}, "fallbacks is one obj")]
+)
+def test_one_fallback_is_no_list_of_them(wrong: Any, shown: str) -> None:
+    with pytest.raises(ConfigurationError, match=shown):
+        create_client("a", base_url=FIRST, fallbacks=wrong)
+
+
+def test_a_fallback_that_is_refused_shows_no_key() -> None:
+    with pytest.raises(ConfigurationError, match="A fallback has api_key, url; ") as caught:
+        create_client("a", base_url=FIRST, fallbacks=[{"api_key": "sk-canary", "url": "x"}])  # type: ignore[list-item]
+    assert "canary" not in str(caught.value)

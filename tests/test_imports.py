@@ -66,14 +66,14 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 LAYERS = [
     {"errors", "providers"},
     {"_answer_json", "_checks", "_foreign", "_json", "_redaction", "_media", "_strict", "_text_calls", "_unicode"}
-    | {"clock", "messages"},
+    | {"_selection", "clock", "messages"},
     {"events", "tools", "hooks", "telemetry", "telemetry.*"},
     {"suspension"},
     {"_reopened", "dialects", "transport", "stores", "sources"},
     {"dialects.*", "transport.*", "stores.*", "sources.*"}
     | {"_endpoint", "_invoke", "_output", "_queue", "_workers", "parts"},
     {"_answer_schema", "_answer_type"},
-    {"_callbacks", "_constrained", "_model", "_tally", "toolkit"},
+    {"_assembly", "_callbacks", "_constrained", "_model", "_tally", "gateway", "gateway.*", "toolkit"},
     {"_policy", "_tool_mode"},
     {"_batch"},
     {"_loop"},
@@ -176,6 +176,6 @@ def test_the_command_line_is_built_on_public_names_only(module: str) -> None:
     assert not {name for name in private if not name.startswith("cli.")}
 
 
-def test_only_the_transport_and_the_search_for_local_servers_import_the_http_client() -> None:
+def test_only_the_transport_webfetch_and_the_search_for_local_servers_import_the_http_client() -> None:
     users = {module for module in MODULES if "aiohttp" in {name.partition(".")[0] for name in imports(module)}}
-    assert users == {"transport.http", "cli.discover"}
+    assert users == {"transport.http", "sources.builtin.webfetch", "cli.discover"}

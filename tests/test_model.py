@@ -357,6 +357,78 @@ async def test_the_rows_note_helps_with_a_400() -> None:
     assert "--enable-auto-tool-choice" in str(await asked.fails())
 
 
+async def endpoint_error(
+    *steps: Any, model: str = "m", environ: Mapping[str, str] | None = None, **options: Any
+) -> str:
+    """What a run with these options of a client ends with."""
+    endpoint = resolve(model, environ=environ or {}, **options)
+    transport = ScriptedTransport(*steps)
+    line = HTTPModel(
+        endpoint, dialect("openai"), transport, limits=Limits(), retries=0, max_retry_wait=1.0, clock=Clock()
+    )
+    request = Request(model=endpoint.model, messages=PROMPT, stream=False)
+    async with aclosing(line.reply(request, deadline=None)) as parts:
+        with pytest.raises(ToolnexusError) as caught:
+            await anext(parts)
+    assert CANARY not in "".join(traceback.format_exception(caught.value))
+    return str(caught.value)
+
+
+KEYS = {"GROQ_API_KEY": CANARY, "MOONSHOT_API_KEY": CANARY}
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize(
+    ("options", "whose"),
+    [
+        ({"model": "groq:m"}, " The key is that of GROQ_API_KEY."),
+        ({"model": "moonshot:m"}, " The key is that of MOONSHOT_API_KEY."),
+        ({"model": "groq:m", "api_key": CANARY}, " The key is that of api_key=."),
+        ({"base_url": URL, "headers": {"Authorization": CANARY}}, " The key is that of headers=."),
+        ({"base_url": URL}, " No key was sent. Give api_key=."),
+        ({"base_url": "http://localhost:8000/v1"}, " No key was sent. Set VLLM_API_KEY, or give api_key=."),
+    ],
+)
+async def test_a_refused_key_is_said_by_where_it_came_from(options: Any, whose: str, status: int) -> None:
+    shown = CANARY if "key is" in whose else "none"
+    said = await endpoint_error(refusal(status, f"Incorrect API key provided: {shown}"), environ=KEYS, **options)
+    assert said.endswith(whose)
+
+
+@pytest.mark.parametrize(
+    ("options", "way"),
+    [
+        ({"model": "ollama:m"}, " Start it with `ollama serve`, or say with OLLAMA_HOST where it is."),
+        ({"model": "lmstudio:m"}, " Start it with `lms server start`, or say with base_url= where it is."),
+        ({"base_url": "http://127.0.0.1:9/v1"}, " Start the server, or say with base_url= where it is."),
+        ({"base_url": URL}, " Check the network, whether it wants a proxy (HTTPS_PROXY), and base_url=."),
+        ({"model": "ollama:m", "environ": {"OLLAMA_HOST": "http://gpu.test"}}, "(HTTPS_PROXY), and OLLAMA_HOST."),
+    ],
+)
+async def test_a_server_that_is_not_reached_is_said_with_the_next_step(options: Any, way: str) -> None:
+    failure = ConnectionFailed("It could not be reached.", request_sent=False)
+    said = await endpoint_error(failure, **options)
+    assert said.startswith("It could not be reached. ")
+    assert said.endswith(way)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ConnectionFailed("It broke.", request_sent=True),
+        ConnectionFailed("It is not trusted.", request_sent=False, retryable=False),
+    ],
+)
+async def test_a_server_that_was_reached_is_not_to_be_started(failure: ConnectionFailed) -> None:
+    assert (await endpoint_error(failure, model="ollama:m")).endswith((" broke.", " trusted."))
+
+
+async def test_a_model_that_a_server_can_get_is_said_with_how() -> None:
+    missing = refusal(404, 'model "qwen3" not found, try pulling it first')
+    assert (await endpoint_error(missing, model="ollama:qwen3")).endswith(" Get the model with `ollama pull qwen3`.")
+    assert "Get the model" not in await endpoint_error(missing, base_url=URL)
+
+
 # Retries
 
 

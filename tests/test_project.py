@@ -30,7 +30,13 @@ PINS = {
 WANTED = [
     *PROJECT["build-system"]["requires"],
     *PROJECT["project"]["dependencies"],
-    *PROJECT["project"]["optional-dependencies"]["cli"],
+    # Every extra, but for those that they name of ours.
+    *(
+        wanted
+        for extra in PROJECT["project"]["optional-dependencies"].values()
+        for wanted in extra
+        if Requirement(wanted).name != "toolnexus"
+    ),
     *PROJECT["dependency-groups"]["dev"],
 ]
 

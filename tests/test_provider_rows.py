@@ -38,7 +38,10 @@ EVERYTHING: dict[str, Any] = {
     "tells_cost": True,
     "models_path": "/all-models",
     "probe": "/up",
+    "lists_instead": "aliases",
     "local": True,
+    "start": "corpd",
+    "get_model": "corpd get {model}",
     "note": "Ask the platform team.",
 }
 

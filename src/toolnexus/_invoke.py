@@ -18,7 +18,7 @@ from toolnexus import _workers, messages
 from toolnexus._output import cut_text, encode, encode_at_once
 from toolnexus._unicode import clean, clean_text
 from toolnexus.suspension import Suspension, asked_by_tool
-from toolnexus.tools import Execute, InvalidArguments, JSONObject, Tool, ToolContext, ToolResult
+from toolnexus.tools import BrokenSchema, Execute, InvalidArguments, JSONObject, Tool, ToolContext, ToolResult
 
 _T = TypeVar("_T")
 
@@ -31,6 +31,8 @@ _PLAIN = frozenset({str, int, float, bool, type(None), dict, list})
 """Types that nobody can await."""
 
 _checkers: WeakKeyDictionary[Tool, Callable[[JSONObject], JSONObject]] = WeakKeyDictionary()
+_broken: WeakKeyDictionary[Tool, str] = WeakKeyDictionary()
+"""What is wrong with the schemas of tools, so that each is looked at once."""
 _ending: set[asyncio.Task[Any]] = set()
 
 
@@ -85,15 +87,21 @@ def prepare(tool: Tool) -> None:
     Raises:
         BrokenSchema: The tool's schema cannot be used.
     """
-    if tool.convert is None and tool not in _checkers:
+    if not is_prepared(tool):
         from toolnexus.sources._schemas import checker
 
-        _checkers[tool] = checker(tool.input_schema)
+        try:
+            _checkers[tool] = checker(tool.input_schema)
+        except BrokenSchema as error:
+            _broken[tool] = str(error)
+            raise
+    if (reason := _broken.get(tool)) is not None:
+        raise BrokenSchema(reason)
 
 
 def is_prepared(tool: Tool) -> bool:
-    """Whether `prepare` has nothing to do."""
-    return tool.convert is not None or tool in _checkers
+    """Whether `prepare` has nothing more to look at."""
+    return tool.convert is not None or tool in _checkers or tool in _broken
 
 
 def check(tool: Tool, args: JSONObject) -> JSONObject:
