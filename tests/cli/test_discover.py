@@ -84,7 +84,7 @@ async def test_a_server_on_another_machine_is_not_asked() -> None:
 
 def test_what_was_found_reads_as_a_sentence() -> None:
     assert discover.told([]) == "no key in the environment and no server on this machine"
-    found = [discover.Found(what="A", model=None), discover.Found(what="B", model="b:c")]
+    found = [discover.Found(what=what, provider="p", model=None) for what in "AB"]
     assert discover.told(found) == "A, B"
 
 

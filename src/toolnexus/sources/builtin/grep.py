@@ -139,9 +139,15 @@ class _Search:
             if not stat.S_ISREG(status.st_mode):
                 self.unread += 1
                 return
-            if workspace.guards_hard_links and not is_only_name(folder, name, status):
+            guarded = workspace.guards_hard_links
+            if guarded and status.st_nlink > 1:
                 Place(workspace, folder, name, path).check_links(opened)
-            self.opened(opened, status.st_size, path)
+            head = self._head(opened, status.st_size)
+            if head is not None:
+                # Looked at only now: of a file in which nothing is found, nothing is shown.
+                if guarded and not is_only_name(folder, name, status):
+                    Place(workspace, folder, name, path).check_links(opened)
+                self._read(_Pieces(opened, status.st_size, head), path)
         except (OSError, PathRefused):
             self.unread += 1
         finally:
@@ -149,12 +155,18 @@ class _Search:
 
     def opened(self, file: int, size: int, path: str) -> None:
         """Search an opened regular file."""
+        head = self._head(file, size)
+        if head is not None:
+            self._read(_Pieces(file, size, head), path)
+
+    def _head(self, file: int, size: int) -> bytes | None:
+        """The beginning of a file, or all of it. None: nothing can be found in it."""
         self.files += 1
+        self.late = time.monotonic() > self.deadline
         # One byte more than there should be: then a small file is known to be read to its end.
         data = os.read(file, min(size + 1, _PIECE))
-        if len(data) != size or not _is_plain(data) or self.pattern.search(data) is not None:
-            self._read(_Pieces(file, size, data), path)
-        self.late = time.monotonic() > self.deadline
+        found = len(data) != size or not _is_plain(data) or self.pattern.search(data) is not None
+        return data if found else None
 
     def _read(self, pieces: _Pieces, path: str) -> None:
         before = len(self.lines)
