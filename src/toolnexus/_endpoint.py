@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 from toolnexus import __version__, _redaction
 from toolnexus.dialects import DIALECTS, Target, dialect
 from toolnexus.errors import ConfigurationError, MissingKey, NoModelConfigured
-from toolnexus.providers import PROVIDERS, UNKNOWN, Provider
+from toolnexus.providers import PROVIDERS, THIS_MACHINE, UNKNOWN, Provider
 
 _DEFAULT_STYLE = "openai"
 _DEFAULT_PATHS = {"openai": "/v1", "gemini": "/v1beta"}
@@ -24,7 +24,6 @@ ENDINGS = {"/chat/completions": "openai", "/v1/messages": "anthropic", "/respons
 """Ends of URLs that tell the style: the paths of those that do not name a model in it."""
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _URL = re.compile("https?://", re.IGNORECASE)
 _LISTENING = re.compile(r"([\w.-]*|\[[0-9a-fA-F:]+\])(:\d+)?/?")
 _FIELD = re.compile(r"\{(\w+)\}")
@@ -219,7 +218,7 @@ def _is_at(row: Provider, origin: str) -> bool:
 
 def _comparable(parts: SplitResult) -> tuple[str, str, int | None]:
     host = parts.hostname or ""
-    return parts.scheme, "localhost" if host in _LOOPBACK else host, parts.port or _DEFAULT_PORTS.get(parts.scheme)
+    return parts.scheme, "localhost" if host in THIS_MACHINE else host, parts.port or _DEFAULT_PORTS.get(parts.scheme)
 
 
 def _matches(template: str, wanted: tuple[str, str, int | None]) -> bool:

@@ -14,6 +14,7 @@ from toolnexus._strict import encode
 from toolnexus._text_calls import Held, TextCall, find
 from toolnexus.dialects import Reply, replies
 from toolnexus.events import TextDelta
+from toolnexus.providers import THIS_MACHINE
 from toolnexus.tools import InvalidArguments, ToolCall
 
 if TYPE_CHECKING:
@@ -25,14 +26,12 @@ if TYPE_CHECKING:
 
 ToolMode: TypeAlias = Literal["auto", "constrained"]
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
 
 def wrapper(mode: ToolMode, target: Target) -> Callable[[Model], Model] | None:
     """What is put around the models of an endpoint. None: nothing."""
     if mode == "constrained":
         return Constrained
-    is_local = target.provider.local or urlsplit(target.host).hostname in _LOOPBACK
+    is_local = target.provider.local or urlsplit(target.host).hostname in THIS_MACHINE
     return TextCalls if is_local else None
 
 

@@ -82,6 +82,9 @@ class Provider:
     note: str = ""
 
 
+THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
+"""What this machine calls itself in addresses."""
+
 UNKNOWN = Provider(key_required=False)
 """The row of hosts that have none."""
 

@@ -20,6 +20,7 @@ from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from toolnexus.errors import ConfigurationError, ConnectionFailed, InvalidReply, ToolnexusError
+from toolnexus.providers import THIS_MACHINE
 from toolnexus.transport import Limits, Response
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ _LONGEST_HEADER = 64 * 1024
 _CLOSING = 1.0
 """Seconds that another loop may take to close its connections."""
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _MOST_ROUTES = 64
 _OF_A_BODY = frozenset({"content-type"})
 _LARGE_BODY = 1024 * 1024
@@ -513,7 +513,7 @@ def _url(text: str, *, exact: bool = False) -> URL | None:
 def _proxy(url: URL) -> URL | None:
     """The proxy that the environment wants for a URL."""
     host = url.host or ""
-    if host in _LOOPBACK or proxy_bypass(host):
+    if host in THIS_MACHINE or proxy_bypass(host):
         return None
     proxies = getproxies()
     address = proxies.get(url.scheme) or proxies.get("all")
