@@ -58,6 +58,11 @@ from toolnexus.parts import file as file
 from toolnexus.parts import image as image
 from toolnexus.sources.builtin.workspace import Workspace as Workspace
 from toolnexus.sources.http import http_tool as http_tool
+from toolnexus.sources.mcp.loading import load_mcp_config as load_mcp_config
+from toolnexus.sources.mcp.parsing import parse_mcp_config as parse_mcp_config
+from toolnexus.sources.mcp.servers import MCPServers as MCPServers
+from toolnexus.sources.mcp.servers import connect_mcp as connect_mcp
+from toolnexus.sources.mcp.servers import list_mcp_tools as list_mcp_tools
 from toolnexus.sources.native import define_tool as define_tool
 from toolnexus.sources.native import tool as tool
 from toolnexus.sources.openapi import http_tools_from_openapi as http_tools_from_openapi

@@ -15,6 +15,7 @@ from toolnexus.cli import attachments, exits, talk
 from toolnexus.cli.completion import completion, conversations
 from toolnexus.cli.configure import config
 from toolnexus.cli.doctor import doctor
+from toolnexus.cli.mcp import mcp
 from toolnexus.cli.memory.commands import memory
 from toolnexus.cli.models import models
 from toolnexus.cli.options import CONTEXT, asking, resuming
@@ -23,6 +24,7 @@ from toolnexus.cli.pending import Given
 from toolnexus.cli.person import at_terminal
 from toolnexus.cli.render import Notes, PlainAnswer, records
 from toolnexus.cli.schemas import read_schema
+from toolnexus.cli.serve import serve
 from toolnexus.cli.session import report
 from toolnexus.cli.settings import Settings, read
 from toolnexus.cli.skills import skills
@@ -89,7 +91,7 @@ def root(ctx: click.Context, /, **flags: Any) -> int | None:
     """
     source = ctx.get_parameter_source
     given = {name: value for name, value in flags.items() if source(name) is click.core.ParameterSource.COMMANDLINE}
-    plain = dict.fromkeys(("ask", "chat", "resume", "doctor"), given)
+    plain = dict.fromkeys(("ask", "chat", "resume", "serve", "doctor"), given)
     groups = {str(group.name): dict.fromkeys(group.commands, given) for group in _GROUPS}
     ctx.default_map = {**plain, **groups}
     if ctx.invoked_subcommand is None:
@@ -150,8 +152,8 @@ def resume(
     return _run(talk.resume(settings, given[0] if given else Given(), schema=schema))
 
 
-_GROUPS = (memory, models, tools, skills, trust, config)
-for command in (*_GROUPS, doctor, completion):
+_GROUPS = (memory, models, tools, skills, mcp, trust, config)
+for command in (*_GROUPS, serve, doctor, completion):
     root.add_command(command)
 
 

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from toolnexus import ConfigurationError
 from toolnexus.cli import previews
+from toolnexus.cli.forms import fields_of, read_all
 from toolnexus.cli.questions import questions_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from toolnexus import Tool
+    from toolnexus.cli.forms import Field
     from toolnexus.cli.grants import Grants
     from toolnexus.cli.questions import Question
     from toolnexus.cli.render import Notes
@@ -163,6 +165,8 @@ class Approvals:
     async def _ask(self, request: Request, person: Person) -> Answer | None:
         if questions := questions_of(request):
             return await self._ask_each(request, questions, person)
+        if fields := fields_of(request):
+            return await self._fill_in(request, fields, person)
         self._notes.line(request["prompt"], style="bold yellow")
         if url := request.get("url"):
             self._notes.line(url)
@@ -184,6 +188,28 @@ class Approvals:
                 return None
             answers.append(question.read(said))
         return replied(request, answers)
+
+    async def _fill_in(self, request: Request, fields: Sequence[Field], person: Person) -> Answer | None:
+        self._notes.line(request["prompt"], style="bold yellow")
+        values: dict[str, Any] = {}
+        for field in fields:
+            self._notes.line(field.text)
+            for number, option in enumerate(field.options, 1):
+                self._notes.line(f"  {number}. {option}")
+            while True:
+                said = await person.line(f"{field.name}; an empty line {'declines' if field.needed else 'skips'} › ")
+                if said is None:
+                    return None
+                if not said.strip():
+                    break
+                try:
+                    values[field.name] = field.read(said)
+                    break
+                except ValueError as error:
+                    self._notes.line(str(error), style="yellow")
+            if field.needed and field.name not in values:
+                return denied(request, "")
+        return {"id": request["id"], "ok": True, "data": values}
 
     async def _show_arguments(self, request: Request) -> None:
         root = self._root(tool_of(request)) if self._root is not None else None
@@ -209,8 +235,13 @@ def granted(request: Request, arguments: Mapping[str, Any] | None = None) -> Ans
 
 
 def answered(request: Request, text: str) -> Answer:
-    """Yes, with what was asked for."""
-    return {"id": request["id"], "ok": True, "data": text}
+    """Yes, with what was asked for: a text, or the values of a form.
+
+    Raises:
+        ValueError: The text does not fill the form in. The message says what would.
+    """
+    fields = fields_of(request)
+    return {"id": request["id"], "ok": True, "data": read_all(fields, text) if fields else text}
 
 
 def replied(request: Request, answers: Sequence[str | list[str] | None]) -> Answer:

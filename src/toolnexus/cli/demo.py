@@ -6,11 +6,12 @@ It is no AI, and says so.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from toolnexus import Message, ProviderError, tool
 from toolnexus.testing.scripted import Heard, Result, ScriptedModel, call, returned, said
@@ -139,12 +140,15 @@ _NOTE = re.compile(
     r"(?::| saying| that)\s*(?P<text>.+)",
     re.IGNORECASE | re.DOTALL,
 )
+_TOOL = re.compile(r"\b(?:call|use) (?:the )?tool [`'\"]?([\w.-]{1,128})[`'\"]?(?: with (?=\{))?", re.IGNORECASE)
 _READ = re.compile(rf"\bread (?:the )?{_FILE}", re.IGNORECASE)
 _COLOURS = {"question": "Which colour do you like best?", "options": ["teal", "amber", "violet"]}
 
 
 def _calls(prompt: str) -> list[dict[str, Any]]:
     """Every tool call that a prompt asks for."""
+    if named := [call(match[1].rstrip("."), **_arguments(prompt[match.end() :])) for match in _TOOL.finditer(prompt)]:
+        return named
     if asked := _ASK.search(prompt):
         return [call("send_note", to="you", text="you were asked")] * (2 if asked["twice"] else 1)
     if note := _NOTE.search(prompt):
@@ -168,6 +172,15 @@ def _calls(prompt: str) -> list[dict[str, Any]]:
     calls += [call("read", path=match[1].rstrip(".")) for match in _READ.finditer(prompt)]
     calls += [call("skill", name=match[1]) for match in _SKILL.finditer(prompt)]
     return calls
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """The JSON object that a text begins with. Empty: it does not."""
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _called(heard: Heard) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,13 +19,19 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 5_000
 _MOST_BYTES = 64 * 1024 * 1024
+_LARGEST_CONFIGURATION = 4 * 1024 * 1024
+_MOST_LOOKS = 50_000
+_QUOTED = re.compile(r"[\"']([^\"'\n]{1,1000})[\"']")
+_APART = re.compile(r"[\s=:;,|&()'\"]+")
+_VARIABLE = re.compile(r"\$\{workspace(?:Folder|Root)\}")
 
 
 def fingerprint(project: Project) -> str:
     """The number, in hexadecimal digits. It reads all files that count, so call it beside an event loop.
 
     These are the Python files, everything in the folders of skills, and OpenAPI documents with the files beside them
-    that they refer to. What is at a URL, and modules that are installed, count by their name alone.
+    that they refer to, and MCP configuration files with the project's files that they name. What is at a URL, and
+    programs and modules that are installed, count by their name alone.
 
     Raises:
         ConfigurationError: There is too much to read.
@@ -40,6 +48,10 @@ def fingerprint(project: Project) -> str:
         if (document := document_at(given).path) is not None:
             for path in _document(document):
                 digest.file(path)
+    for given in project.mcp:
+        digest.file(path_of(given))
+        for path in _programs(path_of(given), project.folder):
+            digest.file(path)
     return digest.done()
 
 
@@ -94,6 +106,47 @@ class _Digest:
 
     def done(self) -> str:
         return self._sum.hexdigest()
+
+
+def _programs(path: Path, folder: Path) -> list[Path]:
+    """The files of a project that an MCP configuration names, such as the programs that are its servers.
+
+    It is looked at as text, in which any quoted word may be a path: what it means depends on the environment.
+    """
+    try:
+        if not path.is_file() or path.stat().st_size > _LARGEST_CONFIGURATION:
+            return []
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    root = folder.resolve()
+    words = {word for each in _QUOTED.finditer(text) for word in _words(each[1], root)}
+    inside = [place for word in sorted(words) if (place := _inside(root, root / word)) is not None]
+    bases = dict.fromkeys([root, path.resolve().parent, *(place for place in inside if place.is_dir())])
+    if len(bases) * len(words) > _MOST_LOOKS:
+        raise ConfigurationError(f"{str(path)!r} names too much to be trusted. Name less there.")
+    named = (_inside(root, base / word) for base in bases for word in sorted(words))
+    return [place for place in dict.fromkeys(named) if place is not None and place.is_file()]
+
+
+def _words(quoted: str, root: Path) -> Iterator[str]:
+    """What may be a path in a quoted text: all of it, and its parts."""
+    try:
+        text: str = json.loads(f'"{quoted}"')
+    except ValueError:
+        text = quoted
+    text = _VARIABLE.sub(lambda _: str(root), text)
+    yield text
+    yield from filter(None, _APART.split(text))
+
+
+def _inside(root: Path, path: Path) -> Path | None:
+    """A path within a folder. None: it leads elsewhere, or cannot be one."""
+    try:
+        found = path.resolve()
+    except (OSError, ValueError):
+        return None
+    return found if found.is_relative_to(root) and found.exists() else None
 
 
 def _document(path: Path) -> list[Path]:

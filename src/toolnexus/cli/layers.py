@@ -81,7 +81,7 @@ def documents(environ: Mapping[str, str], folder: Path | None) -> list[Document]
     """
     own = user_file(environ)
     found = [] if own is None else [_read(own, trusted=True, wanted=bool(environ.get("TOOLNEXUS_CONFIG")))]
-    for place in _upwards(folder) if folder else ():
+    for place in upwards(folder) if folder else ():
         for name in (_PROJECT, _PYTHON_PROJECT):
             path = place / name
             if not path.is_file() or (own is not None and own.exists() and path.samefile(own)):
@@ -99,7 +99,7 @@ def _expanded(path: str) -> Path | None:
         return None
 
 
-def _upwards(folder: Path) -> Iterator[Path]:
+def upwards(folder: Path) -> Iterator[Path]:
     """The folders whose project file holds in a folder, the nearest first: up to the root of its repository, or up to
     the home directory. Outside of both only the folder itself: nobody knows whose the others are."""
     chain = [folder, *folder.parents]

@@ -80,6 +80,8 @@ _ANSWER = (
         "--schema", metavar="FILE|JSON", help="The JSON Schema that the answer has to fit; it is a JSON value then."
     ),
 )
+_MCP_HELP = "The servers of an MCP configuration file, of whichever program. Repeatable. [TOOLNEXUS_MCP]"
+_MCP = click.option("--mcp", metavar="FILE", multiple=True, type=click.Path(), help=_MCP_HELP)
 _TOOLS = (
     click.option(
         *("-t", "--tool"),
@@ -103,6 +105,7 @@ _TOOLS = (
         help="An OpenAPI document whose operations are tools; FILE#URL says where its server is. Repeatable. "
         "[TOOLNEXUS_OPENAPI]",
     ),
+    _MCP,
     click.option(
         "--builtins/--no-builtins",
         default=None,
@@ -163,6 +166,17 @@ def reaching(command: _F) -> _F:
 def equipping(command: _F) -> _F:
     """What commands take that only need the tools."""
     return _all(command, _TOOLS)
+
+
+def serving(command: _F) -> _F:
+    """What commands take that look at MCP servers."""
+    return _MCP(command)
+
+
+def offering(command: _F) -> _F:
+    """What a command takes that offers the tools to others. Its `--mcp` may stand alone, which names no file."""
+    alone = click.option("--mcp", metavar="[FILE]", multiple=True, is_flag=False, flag_value="", help=_MCP_HELP)
+    return _all(command, (*(each for each in _TOOLS if each is not _MCP), alone, _YES, _VERBOSE))
 
 
 def calling(command: _F) -> _F:

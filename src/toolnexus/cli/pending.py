@@ -75,7 +75,10 @@ class Given:
         if self.how != "answer":
             return granted(request)
         if not (questions := questions_of(request)):
-            return answered(request, self.text)
+            try:
+                return answered(request, self.text)
+            except ValueError as error:
+                raise Misused(f"{_what(request)!r} asks for something else. {error}") from error
         if (answers := read_all(questions, self.text)) is None:
             wanted = json.dumps(["…"] * len(questions), ensure_ascii=False)
             raise Misused(f"{len(questions)} questions are answered with a JSON list: --answer '{wanted}'.")

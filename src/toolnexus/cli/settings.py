@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from toolnexus.cli.layers import BrokenConfiguration, Document, documents
+from toolnexus.cli.layers import BrokenConfiguration, Document, documents, upwards
 from toolnexus.dialects import DIALECTS
 from toolnexus.endpoints import is_local, provider_from
 from toolnexus.errors import ConfigurationError, MissingExtra
@@ -36,6 +36,10 @@ CODE_FILE = re.compile(r"(?P<file>.+\.py)(?::(?P<name>[^:/\\]+))?", re.DOTALL)
 """A file of Python code, and perhaps something in it."""
 _SERVER = re.compile(r"(?P<document>.+?)(?:#(?P<server>https?://.+))?", re.DOTALL)
 """An OpenAPI document, and perhaps where its server is."""
+MCP_FILES = (".mcp.json", "mcp.json", ".vscode/mcp.json", ".cursor/mcp.json")
+"""Where in a project other programs have its MCP servers."""
+_MCP_NAMES = frozenset(name.rpartition("/")[2] for name in MCP_FILES)
+_EDITORS = frozenset({".vscode", ".cursor"})
 _ON = frozenset({"1", "true", "yes", "on"})
 _OFF = frozenset({"0", "false", "no", "off"})
 
@@ -296,6 +300,18 @@ SETTINGS: tuple[Setting, ...] = (
         beside=_document_beside,
     ),
     Setting(
+        name="mcp",
+        flag="--mcp",
+        variable="TOOLNEXUS_MCP",
+        default=(),
+        expected='a list of files, such as ["mcp.json"]',
+        read=_texts,
+        what="MCP configuration files whose servers have tools.",
+        adds=True,
+        runs=True,
+        beside=_beside,
+    ),
+    Setting(
         name="builtins",
         flag="--builtins",
         variable="TOOLNEXUS_BUILTINS",
@@ -316,7 +332,8 @@ class Project:
     """What a project's file names that may run code. Paths are full ones.
 
     Attributes:
-        file: That file.
+        file: That file; where none names anything, the first file with MCP servers that was found.
+        mcp: Those that it names, and those that were found in the project.
         builtins: It switches the built-in tools on.
     """
 
@@ -324,12 +341,19 @@ class Project:
     tools: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
     openapi: tuple[str, ...] = ()
+    mcp: tuple[str, ...] = ()
     builtins: bool = False
+
+    @property
+    def found(self) -> bool:
+        """Whether it names nothing for us: it only has MCP servers for some program."""
+        return self.file.name in _MCP_NAMES
 
     @property
     def folder(self) -> Path:
         """The project."""
-        return self.file.parent
+        folder = self.file.parent
+        return folder.parent if self.found and folder.name in _EDITORS else folder
 
     @property
     def names(self) -> list[str]:
@@ -338,6 +362,7 @@ class Project:
             *(f"tool {each}" for each in self.tools),
             *(f"skills {each}" for each in self.skills),
             *(f"OpenAPI document {each}" for each in self.openapi),
+            *(f"MCP servers of {each}" for each in self.mcp),
             *(["the built-in tools"] if self.builtins else []),
         ]
 
@@ -364,8 +389,10 @@ class Settings:
         tools: Python functions that are tools: files, and `module:function`.
         skills: Folders with skills.
         openapi: Paths and URLs of OpenAPI documents.
+        mcp: MCP configuration files.
+        mcp_folders: The projects of some of these, which their programs run in. The others' run where we do.
         builtins: Whether the built-in tools are offered.
-        project: What the project's file adds to these four, should the person trust it. None: nothing.
+        project: What the project's file adds to these five, should the person trust it. None: nothing.
         verbose: How much more is told: 1 or 2.
         origins: Where each value of `SETTINGS` that was set came from.
     """
@@ -390,6 +417,8 @@ class Settings:
     tools: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
     openapi: tuple[str, ...] = ()
+    mcp: tuple[str, ...] = ()
+    mcp_folders: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
     builtins: bool = True
     project: Project | None = None
     verbose: int = 0
@@ -427,6 +456,7 @@ class Read:
         self._own: dict[str, Any] = {}
         for document in self.files:
             self._take_file(document)
+        self._find_servers(folder)
         for setting in SETTINGS:
             given = environ.get(setting.variable, "") if setting.variable else ""
             if given.strip():
@@ -481,6 +511,17 @@ class Read:
             return
         own = self._own.get(setting.name, setting.default)
         self._own[setting.name] = tuple(dict.fromkeys((*own, *value))) if setting.adds else value
+
+    def _find_servers(self, folder: Path | None) -> None:
+        """Take the MCP servers that a project has for other programs: beside its file, else in the nearest folder."""
+        places = [self.project.folder] if self.project else upwards(folder) if folder else ()
+        own = _own_folder()
+        for place in places:
+            found = [str((place / name).absolute()) for name in MCP_FILES if place != own and (place / name).is_file()]
+            if found:
+                project = self.project or Project(file=Path(found[0]))
+                self.project = replace(project, mcp=tuple(dict.fromkeys((*project.mcp, *found))))
+                return
 
     def _take_file(self, document: Document) -> None:
         if document.broken:
@@ -557,6 +598,14 @@ class Read:
         name = model.partition(":")[0]
         known = name in PROVIDERS or name in self.providers or _ADDRESS.match(model) is not None
         return name == _DEMO or (":" in model and known)
+
+
+def _own_folder() -> Path | None:
+    """The home directory, where the person's other programs keep their own servers. None: it is not known."""
+    try:
+        return Path.home().resolve()
+    except RuntimeError:
+        return None
 
 
 def look(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Read:

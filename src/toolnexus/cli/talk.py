@@ -20,6 +20,7 @@ from toolnexus.cli.names import new_id
 from toolnexus.cli.pending import Given, Left, again, history, how_to, left
 from toolnexus.cli.person import at_terminal, somebody
 from toolnexus.cli.render import Notes, Screen
+from toolnexus.cli.servers import CHAT_WAIT, WAIT
 from toolnexus.cli.session import Interrupts, Session
 from toolnexus.cli.settings import home
 from toolnexus.cli.spending import Spent
@@ -59,7 +60,7 @@ async def chat(settings: Settings, *, files: Sequence[str] = (), schema: Mapping
         files: What goes along with the first question.
         schema: As for `ask`.
     """
-    async with _sessions(settings, schema=schema) as sessions:
+    async with _sessions(settings, schema=schema, wait=CHAT_WAIT) as sessions:
         session = await sessions.first()
         notes, interrupts = session.screen.notes, session.interrupts
         notes.line(f"toolnexus {__version__} · {session.label} · {session.conversation}", style="bold")
@@ -218,19 +219,20 @@ class Sessions:
 
 @asynccontextmanager
 async def _sessions(
-    settings: Settings, *, schema: Mapping[str, Any] | None, ask: bool = True
+    settings: Settings, *, schema: Mapping[str, Any] | None, ask: bool = True, wait: float = WAIT
 ) -> AsyncGenerator[Sessions]:
     """What makes the sessions of a command.
 
     Args:
         ask: Whether the person is asked, if somebody is there.
+        wait: Seconds to wait for MCP servers.
     """
     screen = Screen(form=settings.output, value=schema is not None, reasoning=settings.verbose > 0)
     person = somebody(screen.notes) if ask else None
     try:
         equipped = await with_project(settings, screen.notes, person)
         async with (
-            aclosing(await Toolbox.load(equipped)) as toolbox,
+            aclosing(await Toolbox.load(equipped, screen.notes, person, wait=wait)) as toolbox,
             opened(settings.store if settings.keep else "memory://") as store,
             aclosing(Sessions(settings, store, screen, toolbox, person=person, schema=schema)) as sessions,
         ):
@@ -262,7 +264,7 @@ def _keyless(settings: Settings, environ: Mapping[str, str]) -> bool:
 
 
 def approvals(settings: Settings, notes: Notes, person: Person | None, toolbox: Toolbox) -> Approvals:
-    """What answers requests: what was granted in advance, then the person.
+    """What answers requests: what was granted in advance, then the person. Those of the toolbox's servers, too.
 
     Raises:
         ConfigurationError: What was granted for always cannot be read.
@@ -272,7 +274,9 @@ def approvals(settings: Settings, notes: Notes, person: Person | None, toolbox: 
     except ConfigurationError:
         file = None
     grants = Grants(file, everything=settings.yes, patterns=settings.approve)
-    return Approvals(grants, notes, person, vouched=toolbox.vouched, root=toolbox.root_of)
+    found = Approvals(grants, notes, person, vouched=toolbox.vouched, root=toolbox.root_of)
+    toolbox.ask = found.answer
+    return found
 
 
 async def _with_model(settings: Settings, history: Sequence[Message], notes: Notes) -> Settings:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolnexus import ToolContext
 from toolnexus.cli import completion, exits
-from toolnexus.cli.approvals import replied
+from toolnexus.cli.approvals import answered, replied
 from toolnexus.cli.options import CONTEXT, as_json, calling, equipping
 from toolnexus.cli.person import somebody
 from toolnexus.cli.questions import questions_of, read_all
@@ -39,7 +39,7 @@ _WIDTH = 72
 _MARKS = ("read_only", "exclusive", "idempotent", "needs_approval")
 
 
-class _Equipment(NamedTuple):
+class Equipment(NamedTuple):
     """What a command works with."""
 
     toolkit: Toolkit
@@ -87,19 +87,26 @@ def call_tool(
     10 if somebody has to answer and nobody is there; --yes and --answer do that in advance.
     """
     settings = read(flags, os.environ)
-    return asyncio.run(_call(settings, name, _Arguments(pairs, given), answer, Notes(), as_json=output == "json"))
+    return asyncio.run(_call(settings, name, Arguments(pairs, given), answer, Notes(), as_json=output == "json"))
 
 
 @asynccontextmanager
-async def _equipped(settings: Settings, notes: Notes) -> AsyncGenerator[_Equipment]:
+async def equipped(settings: Settings, notes: Notes, answer: str | None = None) -> AsyncGenerator[Equipment]:
+    """What a command on tools works with, as long as it does.
+
+    Args:
+        answer: As for `Toolbox.load`.
+    """
     person = somebody(notes)
-    async with aclosing(await Toolbox.load(await with_project(settings, notes, person))) as toolbox:
-        yield _Equipment(await toolbox.toolkit(), approvals_of(settings, notes, person, toolbox))
+    loading = Toolbox.load(await with_project(settings, notes, person), notes, person, answer=answer)
+    async with aclosing(await loading) as toolbox:
+        approvals = approvals_of(settings, notes, person, toolbox)
+        yield Equipment(await toolbox.toolkit(), approvals)
 
 
 async def _ls(settings: Settings, notes: Notes, *, as_json: bool) -> int:
     out = Lines(verbatim=as_json)
-    async with _equipped(settings, notes) as (toolkit, approvals):
+    async with equipped(settings, notes) as (toolkit, approvals):
         lost = [each for each in toolkit.status() if each.state != "ready"]
         if as_json:
             told: list[dict[str, Any]] = [
@@ -126,13 +133,13 @@ async def _ls(settings: Settings, notes: Notes, *, as_json: bool) -> int:
         for each in lost:
             notes.line(f"{each.name} ({each.source}) is not used: {each.reason}", style="yellow")
         if not toolkit.tools():
-            notes.line("There are none. --tool, --skill, --openapi and --builtins name some.")
+            notes.line("There are none. --tool, --skill, --openapi, --mcp and --builtins name some.")
     return exits.DONE
 
 
 async def _show(settings: Settings, name: str, notes: Notes, *, as_json: bool) -> int:
     out = Lines(verbatim=as_json)
-    async with _equipped(settings, notes) as (toolkit, approvals):
+    async with equipped(settings, notes) as (toolkit, approvals):
         tool = _found(toolkit, name)
         marks = [mark for mark in _MARKS if getattr(tool, mark)]
         if as_json:
@@ -161,7 +168,7 @@ async def _show(settings: Settings, name: str, notes: Notes, *, as_json: bool) -
     return exits.DONE
 
 
-class _Arguments(NamedTuple):
+class Arguments(NamedTuple):
     """Arguments as they were typed.
 
     Attributes:
@@ -210,19 +217,33 @@ def _value(text: str, schema: Any) -> Any:
 
 
 async def _call(
-    settings: Settings, name: str, typed: _Arguments, answer: str | None, notes: Notes, *, as_json: bool
+    settings: Settings, name: str, typed: Arguments, answer: str | None, notes: Notes, *, as_json: bool
 ) -> int:
-    async with _equipped(settings, notes) as (toolkit, approvals):
-        tool = _found(toolkit, name)
-        arguments = await asyncio.to_thread(typed.read, tool.input_schema)
-        if approvals.needed(tool, arguments):
-            allowed = await _allowed(tool, arguments, approvals, notes)
-            if isinstance(allowed, int):
-                return allowed
-            arguments = allowed
-        result = await _run(toolkit, tool, arguments, answer, approvals, notes)
-        if isinstance(result, int):
-            return result
+    async with equipped(settings, notes, answer) as equipment:
+        return await run(equipment, _found(equipment.toolkit, name), typed, answer, notes, as_json=as_json)
+
+
+async def run(
+    equipment: Equipment, tool: Tool, typed: Arguments, answer: str | None, notes: Notes, *, as_json: bool
+) -> int:
+    """Run one call as a person typed it, write what came of it, and return the exit code.
+
+    Args:
+        answer: The answer, should the tool ask something. None: a person is asked.
+
+    Raises:
+        Misused: The arguments, or the answer, cannot be read.
+    """
+    toolkit, approvals = equipment
+    arguments = await asyncio.to_thread(typed.read, tool.input_schema)
+    if approvals.needed(tool, arguments):
+        allowed = await _allowed(tool, arguments, approvals, notes)
+        if isinstance(allowed, int):
+            return allowed
+        arguments = allowed
+    result = await _run(toolkit, tool, arguments, answer, approvals, notes)
+    if isinstance(result, int):
+        return result
     _write(result, as_json=as_json)
     if result.is_error and result.output.startswith("The arguments do not fit"):
         return exits.USAGE
@@ -273,7 +294,10 @@ async def _run(
 def _typed(request: Request, text: str) -> Answer:
     """The answer that an option gives."""
     if not (questions := questions_of(request)):
-        return {"id": request["id"], "ok": True, "data": text}
+        try:
+            return answered(request, text)
+        except ValueError as error:
+            raise exits.Misused(f"--answer does not fit. {error}") from error
     if (answers := read_all(questions, text)) is None:
         raise exits.Misused(f"{len(questions)} questions are answered with a JSON list of {len(questions)}.")
     return replied(request, answers)

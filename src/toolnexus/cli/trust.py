@@ -108,13 +108,21 @@ async def agreed(project: Project, trusted: Trusted, notes: Notes, person: Perso
         person: None: nobody is there to be asked.
 
     Raises:
-        Untrusted: It is not trusted, and nobody can be asked.
+        Untrusted: It is not trusted, and nobody can be asked. One that only has MCP servers for other programs is
+            not used then, and that is told.
         ConfigurationError: It names too much to be looked at.
     """
     number = await asyncio.to_thread(fingerprint, project)
     if trusted.covers(project.folder, number):
         return True
     why = "has changed since you trusted it" if trusted.knows(project.folder) else "is not trusted yet"
+    if person is None and project.found:
+        notes.line(
+            f"Not used, as it {why}: {', '.join(project.names)}. "
+            f"Look at it; then `toolnexus trust {shlex.quote(str(project.folder))}` allows it.",
+            style="yellow",
+        )
+        return False
     if person is None:
         raise Untrusted(
             f"{project.file} names what may run code ({', '.join(project.names)}), and {why}. "

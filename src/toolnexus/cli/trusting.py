@@ -34,7 +34,7 @@ class _Trust(click.Group):
 
 @click.group("trust", cls=_Trust, context_settings=CONTEXT, subcommand_metavar="DIR | COMMAND", no_args_is_help=True)
 def trust() -> None:
-    """Let the project in a folder name what may run code: tools, skills and OpenAPI documents.
+    """Let the project in a folder name what may run code: tools, skills, OpenAPI documents and MCP servers.
 
     Anybody may have written its file, so look at that first. When something that it names changes, you are asked again.
     """
@@ -50,7 +50,8 @@ def add(folder: Path) -> int:
         raise BrokenConfiguration(read.problems[0])
     project = read.project
     if project is None:
-        notes.line(f"Error: No project in {str(folder)!r} names tools, skills or OpenAPI documents.", style="red")
+        what = "tools, skills, OpenAPI documents or MCP servers"
+        notes.line(f"Error: No project in {str(folder)!r} names {what}.", style="red")
         return exits.ERROR
     Trusted(trusted_file()).add(project.folder, fingerprint(project))
     notes.line(f"Trusted until one of these changes, which {project.file} names:")
