@@ -406,17 +406,23 @@ async def _ended(
     if (pipe := transport.get_pipe_transport(0)) is not None:
         pipe.close()
     if not streams.flood:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LEAVING):
-                await asyncio.shield(streams.exited)
+        await _exited(streams)
     try:
         await _workers.run(end, [group])
+        await _exited(streams)  # the loop has to see the exit before it may be closed
     finally:
         streams.incoming.end()
         transport.close()
         if watching is not None:
             with contextlib.suppress(OSError):  # it never started, which whoever waited for it was told
                 await _workers.run((await watching).release)
+
+
+async def _exited(streams: StdioStreams) -> None:
+    """Wait for the exit of a server, for a bounded time."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LEAVING):
+            await asyncio.shield(streams.exited)
 
 
 def _environment(server: MCPServer) -> dict[str, str]:
