@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,21 +65,31 @@ def environment(cache: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{node() / 'bin'}{os.pathsep}{os.environ['PATH']}", "HOME": str(cache / "home")}
 
 
-def npm_packages(cache: Path) -> Path:
-    """The folder of the npm packages."""
-    folder = cache / "npm"
-    if not (folder / "node_modules" / ".bin" / "conformance").exists():
+def npm_packages(cache: Path, *packages: str) -> Path:
+    """The folder of npm packages, which it is called after."""
+    folder = cache / re.sub(r"[^a-z0-9.-]+", "_", "_".join(packages).replace("@modelcontextprotocol/", ""))
+    if not (folder / "node_modules").exists():
         folder.mkdir(parents=True, exist_ok=True)
         (cache / "home").mkdir(exist_ok=True)
         (folder / "package.json").write_text("{}", encoding="utf-8")
         npm = [str(node() / "bin" / "node"), str(node() / "lib/node_modules/npm/bin/npm-cli.js")]
         subprocess.run(
-            [*npm, "install", "--no-audit", "--no-fund", CONFORMANCE, INSPECTOR],
+            [*npm, "install", "--no-audit", "--no-fund", *packages],
             cwd=folder,
+            env=environment(cache),
             check=True,
             timeout=SECONDS,
         )
     return folder
+
+
+def python_with(cache: Path, name: str, requirement: str) -> Path:
+    """The Python of an environment that has a package."""
+    python = cache / name / ("Scripts" if os.name == "nt" else "bin") / "python"
+    if not python.exists():
+        venv.create(cache / name, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", requirement], check=True, timeout=SECONDS)
+    return python
 
 
 def run(command: list[str], cache: Path, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -102,7 +112,7 @@ def gateway() -> Iterator[str]:
 
 def conformance(cache: Path) -> None:
     """Every scored scenario of both revisions, and those of the skills extension."""
-    folder = npm_packages(cache)
+    folder = npm_packages(cache, CONFORMANCE)
     command = [str(node() / "bin" / "node"), "node_modules/.bin/conformance", "server", "--url"]
     baseline = json.loads((HERE / "gateway_baseline.json").read_text(encoding="utf-8"))
     for revision in REVISIONS:
@@ -120,7 +130,7 @@ def conformance(cache: Path) -> None:
 
 def inspector(cache: Path) -> None:
     """List, call, schemas as other clients want them, skills with their digests, over HTTP and stdio."""
-    folder = npm_packages(cache)
+    folder = npm_packages(cache, INSPECTOR)
     command = [str(node() / "bin" / "node"), "node_modules/.bin/mcp-inspector", "--cli", "--format", "json"]
     for era in ("legacy", "modern"):
         with gateway() as url:
@@ -147,10 +157,7 @@ def inspector(cache: Path) -> None:
 def clients(cache: Path) -> None:
     """Clients of other libraries, and of another version of the SDK, over HTTP and stdio."""
     for name, requirement in CLIENTS.items():
-        python = cache / name / ("Scripts" if os.name == "nt" else "bin") / "python"
-        if not python.exists():
-            venv.create(cache / name, with_pip=True)
-            subprocess.run([python, "-m", "pip", "install", "-q", requirement], check=True, timeout=SECONDS)
+        python = python_with(cache, name, requirement)
         with gateway() as url:
             for place, target in (("http", [url]), ("stdio", [*FIXTURE, "stdio"])):
                 done = run([str(python), str(HERE / "clients" / f"{name}.py"), *target], cache)
@@ -158,20 +165,18 @@ def clients(cache: Path) -> None:
                 check(told == EXPECTED, f"{requirement} over {place}", f"{told}\n{done.stderr}")
 
 
-SUITES: dict[str, Callable[[Path], None]] = {"conformance": conformance, "inspector": inspector, "clients": clients}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="which ones; all without")
-    default = Path(tempfile.gettempdir()) / "toolnexus-gateway-suites"
+def main(described: str | None, suites: Mapping[str, Callable[[Path], None]]) -> None:
+    """Run what the command line names of the suites."""
+    parser = argparse.ArgumentParser(description=described, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suites", nargs="*", choices=[*suites, []], help="which ones; all without")
+    default = Path(tempfile.gettempdir()) / "toolnexus-mcp-suites"
     parser.add_argument("--cache", type=Path, default=default, help=f"where packages are kept ({default})")
     given = parser.parse_args()
     given.cache.mkdir(parents=True, exist_ok=True)
-    for name in given.suites or SUITES:
-        SUITES[name](given.cache.resolve())
+    for name in given.suites or suites:
+        suites[name](given.cache.resolve())
     sys.exit(f"{len(problems)} failed: {'; '.join(problems)}" if problems else 0)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, {"conformance": conformance, "inspector": inspector, "clients": clients})

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
+import psutil
 import pytest
 from helpers import call, program
 
+from toolnexus.sources.mcp._watchdog import Watchdog
 from toolnexus.sources.mcp.servers import MCPServers, connect_mcp
 
 CONFIG = {"mcpServers": {"s": program("well"), "t": program("well")}}
@@ -93,3 +96,13 @@ def test_a_loop_that_ends_takes_its_servers_along() -> None:
 
     servers = asyncio.run(main())
     assert [each.state for each in servers.status()] == ["closed", "closed"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such processes there")
+def test_a_watchdog_that_does_not_answer_is_let_go_all_the_same() -> None:
+    before = set(psutil.Process().children())
+    watchdog = Watchdog(psutil.Process().pid, "no such mark")
+    [process] = set(psutil.Process().children()) - before
+    process.suspend()
+    watchdog.release()
+    assert not process.is_running()

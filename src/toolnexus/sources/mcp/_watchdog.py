@@ -37,6 +37,10 @@ class Watchdog:
         )
 
     def release(self) -> None:
-        """There is nothing left to end. It blocks for about a millisecond."""
+        """There is nothing left to end. It blocks for about a millisecond, at most for a good second."""
         with contextlib.suppress(OSError):
-            self._process.communicate(b"\n", timeout=1)
+            try:
+                self._process.communicate(b"\n", timeout=1)
+            except subprocess.TimeoutExpired:  # the machine is busy, or something has stopped it
+                self._process.kill()
+                self._process.communicate()

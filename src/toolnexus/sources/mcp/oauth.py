@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.exceptions import OAuthFlowError
+from mcp.client.auth.utils import extract_scope_from_www_auth
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -48,6 +49,9 @@ _ASKING = 30.0
 """Seconds for one request to the issuer."""
 _EARLY = 30.0
 """Seconds before its end that a token counts as expired."""
+_MOST_SIGN_INS = 2
+_AGAIN = 300.0
+"""Seconds in which that many sign-ins for the same thing are enough: one more would not help either."""
 _LONG_AGO = 1.0
 """A point in time at which any token has expired."""
 
@@ -80,6 +84,7 @@ class SignIn:
         self._expires_at: float | None = None
         self._known: JSONObject | None = None
         self._loaded = False
+        self._signed_in: dict[tuple[int, str], list[float]] = {}
         self._task: asyncio.Task[None] | None = None
         self._asked: asyncio.Future[str] | None = None
         self._given: asyncio.Future[str] | None = None
@@ -136,7 +141,7 @@ class SignIn:
 
     async def _refresh(self, request: httpx2.Request) -> None:
         """Try to get a new token without anybody."""
-        provider = self._provider(Callback("http://127.0.0.1/callback"))
+        provider = self._provider(Callback("http://127.0.0.1/callback"), None)
         if not provider.context.can_refresh_token():
             return
         provider.context.token_expiry_time = _LONG_AGO
@@ -160,14 +165,34 @@ class SignIn:
             self._server.name, "needs_auth", f"somebody has to sign in at {url}", executed=False, url=url
         )
 
+    def _check_it_helps(self, refusal: httpx2.Response) -> None:
+        """Raise if somebody signed in for the same thing again and again just now."""
+        now = time.monotonic()
+        before = [each for each in self._signed_in.get(_wanted(refusal), ()) if now - each < _AGAIN]
+        if len(before) >= _MOST_SIGN_INS:
+            scope = _wanted(refusal)[1]
+            what = f"the scope {faults.shown(scope, self._server)}" if scope else "a sign-in"
+            reason = (
+                f"it wants {what} again, although somebody signed in for that {len(before)} times just now. "
+                "Ask whoever runs it what this account may do."
+            )
+            raise faults.MCPServerError(
+                self._server.name, "needs_auth", reason, executed=False, status=refusal.status_code
+            )
+
     async def _flow(self, request: httpx2.Request, refusal: httpx2.Response) -> None:
         said = self._server.oauth or None
+        # What an earlier sign-in left: its client, what it may do, how to renew it.
+        self._known = await _workers.run(self._tokens.find, self._server.url or "")
         old = _uri_of(_here(self._known, self._server.url or ""))
         try:
             async with listening(said.redirect_uri if said else None, _port(said, old)) as callback:
-                provider = self._provider(callback)
+                provider = self._provider(callback, refusal)
                 if provider.context.can_refresh_token() and refusal.status_code == 401:
                     provider.context.token_expiry_time = _LONG_AGO
+                if refusal.status_code == 403:
+                    # Else the SDK does not look again for what the resource is called, which a sign-in has to name.
+                    provider.context.oauth_metadata = None
                 await self._drive(provider, request, refusal)
         except faults.MCPServerError:
             raise
@@ -179,6 +204,7 @@ class SignIn:
                 return
             raise fault from error
         if self._asked is not None and self._asked.done():
+            self._signed_in.setdefault(_wanted(refusal), []).append(time.monotonic())
             self._done()
 
     async def _drive(self, provider: _Provider, request: httpx2.Request, refusal: httpx2.Response | None) -> None:
@@ -205,7 +231,7 @@ class SignIn:
         self._token = None if tokens is None else tokens.access_token
         self._expires_at = provider.context.token_expiry_time if tokens is not None else None
 
-    def _provider(self, callback: Callback) -> _Provider:
+    def _provider(self, callback: Callback, refusal: httpx2.Response | None) -> _Provider:
         said = self._server.oauth or None
         url = self._server.url or ""
         scope = " ".join(said.scopes) if said and said.scopes else None
@@ -219,6 +245,8 @@ class SignIn:
         )
 
         async def show(address: str) -> None:
+            if refusal is not None:
+                self._check_it_helps(refusal)
             if self._asked is not None and not self._asked.done():
                 self._asked.set_result(address)
 
@@ -241,6 +269,7 @@ class SignIn:
         context.client_info = storage.client
         context.oauth_metadata = _read(OAuthMetadata, (self._known or {}).get("metadata"))
         context.token_expiry_time = cast("float | None", here.get("expires_at"))
+        provider.has_secret = bool(said and said.client_id and said.client_secret)
         provider.loaded()
         return provider
 
@@ -289,13 +318,16 @@ class SignIn:
 
 
 class _Provider(OAuthClientProvider):
-    """The SDK's flow, with the scopes of the configuration."""
+    """The SDK's flow, with the scopes and the client of the configuration."""
 
     wanted_scope: str | None = None
+    has_secret = False
+    """Whether the client is the configuration's, with a secret."""
 
     def loaded(self) -> None:
         """What is stored has been put in place."""
         self._initialized = True
+        self._choose_method()
 
     async def _initialize(self) -> None:
         self._initialized = True
@@ -303,7 +335,16 @@ class _Provider(OAuthClientProvider):
     async def _perform_authorization_code_grant(self) -> tuple[str, str]:
         if self.wanted_scope is not None:
             self.context.client_metadata.scope = self.wanted_scope
+        self._choose_method()
         return await super()._perform_authorization_code_grant()
+
+    def _choose_method(self) -> None:
+        """Send the secret as the issuer takes it: in the header, which each has to know, unless it says otherwise."""
+        client, metadata = self.context.client_info, self.context.oauth_metadata
+        if client is not None and self.has_secret:
+            methods = metadata.token_endpoint_auth_methods_supported if metadata else None
+            by_header = not methods or "client_secret_basic" in methods or "client_secret_post" not in methods
+            client.token_endpoint_auth_method = "client_secret_basic" if by_header else "client_secret_post"
 
 
 class _Storage:
@@ -375,8 +416,13 @@ def _client(said: MCPOAuth | None, uri: str) -> OAuthClientInformationFull | Non
         client_id=said.client_id,
         client_secret=said.client_secret,
         redirect_uris=[AnyUrl(uri)],
-        token_endpoint_auth_method="client_secret_post" if said.client_secret else "none",
+        token_endpoint_auth_method="client_secret_basic" if said.client_secret else "none",
     )
+
+
+def _wanted(refusal: httpx2.Response) -> tuple[int, str]:
+    """What a refusal is about: its status, and the scopes that it names."""
+    return refusal.status_code, " ".join(sorted((extract_scope_from_www_auth(refusal) or "").split()))
 
 
 def _uri_of(here: JSONObject) -> str | None:

@@ -54,6 +54,10 @@ class Tokens:
             servers = {} if old is None else _servers(old)
             here = {"client": client, "tokens": tokens, "expires_at": expires_at}
             self._write({"issuer": issuer, "metadata": metadata, "servers": {**servers, url: here}})
+            for each in list(self._all()):  # it may have had another issuer before
+                if each.get("issuer") != issuer and url in _servers(each):
+                    others = {name: kept for name, kept in _servers(each).items() if name != url}
+                    self._write({**each, "servers": others})
 
     def _all(self) -> Iterator[JSONObject]:
         if self._folder is None:
