@@ -82,7 +82,7 @@ def prepare(*, everything: bool) -> None:
         make_venv()
     pins = ["-r", str(PINS)] if everything else ["-c", str(PINS), *BUILD_TOOLS]
     install(*pins)
-    install("-c", str(PINS), "--no-build-isolation", "-e", f"{ROOT}[cli]")
+    install("-c", str(PINS), "--no-build-isolation", "-e", f"{ROOT}[cli,mcp]")
     enough[-1].write_text(mark)
 
 
