@@ -35,24 +35,27 @@ def blocking(method: Callable[Concatenate[_S, _P], Coroutine[Any, Any, _T]]) -> 
 
     @functools.wraps(method)
     def call(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return run(method(self, *args, **kwargs))
+        return run(functools.partial(method, self, *args, **kwargs))
 
     return call
 
 
-def run(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine on the background loop and wait for it. Ctrl-C cancels it and waits for its end."""
+def run(begin: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """Run a coroutine on the background loop and wait for it. Ctrl-C cancels it and waits for its end.
+
+    Args:
+        begin: Makes the coroutine. It is called on that loop, so that a Ctrl-C finds none that nobody has started.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         pass
     else:
-        work.close()
         raise ConfigurationError(
             "An event loop is running in this thread, and a blocking call would stop it. "
             "Await the form without `_sync` instead."
         )
-    call = _Call(work, _loop())
+    call = _Call(begin, _loop())
     try:
         call.submit()
         return call.outcome.result()
@@ -68,9 +71,9 @@ class _Call(Generic[_T]):
     the coroutine still ends its turn, and a Ctrl-C within it leaves nothing to cancel.
     """
 
-    def __init__(self, work: Coroutine[Any, Any, _T], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, begin: Callable[[], Coroutine[Any, Any, _T]], loop: asyncio.AbstractEventLoop) -> None:
         self.outcome: Future[_T] = Future()
-        self._work = work
+        self._begin = begin
         self._loop = loop
         self._task: asyncio.Task[_T] | None = None
 
@@ -84,14 +87,18 @@ class _Call(Generic[_T]):
             self.outcome.exception(_STOPPING)
 
     def _start(self) -> None:
-        self._task = self._loop.create_task(self._work)
+        try:
+            work = self._begin()
+        except Exception as error:  # noqa: BLE001 - such as arguments that the method does not take: for the caller
+            self.outcome.set_exception(error)
+            return
+        self._task = self._loop.create_task(work)
         self._task.add_done_callback(self._end)
 
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
         else:  # it was never submitted
-            self._work.close()
             self.outcome.cancel()
 
     def _end(self, task: asyncio.Task[_T]) -> None:
@@ -130,14 +137,14 @@ class BlockingStream:
         return self
 
     def __next__(self) -> Event:
-        event = run(self._next())
+        event = run(self._next)
         if event is None:
             raise StopIteration
         return event
 
     def close(self) -> None:
         """End the run if it has not ended: socket closed, turn ended."""
-        run(self._stream.aclose())
+        run(self._stream.aclose)
 
     async def _next(self) -> Event | None:
         return await anext(self._stream, None)
