@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("toolnexus")
 
+_TOLD = 5
+"""Renamed operations that are logged one by one."""
+
 _FETCH_TIME = 60.0
 """Seconds in which a document has to arrive."""
 _LIMITS = Limits(connect=10.0, first_byte=30.0, silence=30.0)
@@ -193,10 +196,15 @@ def _unique(operations: Iterable[Operation]) -> Iterator[Operation]:
     from toolnexus.sources.openapi_schemas import unused
 
     taken: set[str] = set()
+    told = 0
     for operation in operations:
         name = unused(operation.id, taken)
         if name != operation.id:
-            _log.warning("%s %s is called %r: %r is taken.", operation.method, operation.path, name, operation.id)
+            told += 1
+            if told <= _TOLD:  # writing hundreds of lines in a row keeps other threads from running
+                _log.warning("%s %s is called %r: %r is taken.", operation.method, operation.path, name, operation.id)
             operation = renamed(operation, name)
         taken.add(name)
         yield operation
+    if told > _TOLD:
+        _log.warning("%d more operations have names that were taken before, and are numbered.", told - _TOLD)
